@@ -17,11 +17,11 @@ static struct rfs_arena_chunk *new_chunk(struct rfs_arena *arena, size_t cap)
     struct rfs_arena_chunk *chunk;
     size_t bytes;
 
-    if (!rfs_add_size(sizeof *chunk, cap, &bytes))
+    chunk = rfs_add_size(sizeof *chunk, cap, &bytes) ? malloc(bytes) : NULL;
+    if (!chunk) {
+        arena->failed = true;
         return NULL;
-    chunk = malloc(bytes);
-    if (!chunk)
-        return NULL;
+    }
     chunk->next = NULL;
     chunk->used = 0;
     chunk->cap = cap;
@@ -64,8 +64,10 @@ void *rfs_arena_alloc(struct rfs_arena *arena, size_t size)
     size_t rounded;
     void *p;
 
-    if (size > PTRDIFF_MAX || !rfs_add_size(size, align - 1, &rounded))
+    if (size > PTRDIFF_MAX || !rfs_add_size(size, align - 1, &rounded)) {
+        arena->failed = true;
         return NULL;
+    }
     rounded &= ~(align - 1);
     if (rounded == 0)
         rounded = align; /* so that two objects never share an address */
@@ -96,8 +98,10 @@ void *rfs_arena_grow(struct rfs_arena *arena, void *p, size_t size, size_t more)
     if (may_be_alone && chunk && chunk->room == p && more <= PTRDIFF_MAX &&
         rfs_add_size(sizeof *chunk, more, &bytes)) {
         struct rfs_arena_chunk *moved = realloc(chunk, bytes);
-        if (!moved)
+        if (!moved) {
+            arena->failed = true;
             return NULL;
+        }
         arena->bytes += more - moved->cap;
         moved->used = moved->cap = more;
         *slot = moved;
@@ -111,18 +115,59 @@ void *rfs_arena_grow(struct rfs_arena *arena, void *p, size_t size, size_t more)
 
 char *rfs_arena_text(struct rfs_arena *arena, const char *text, size_t length)
 {
-    size_t size;
-    char *copy;
+    char *copy = rfs_arena_alloc(arena, length < SIZE_MAX ? length + 1 : length);
 
-    if (!rfs_add_size(length, 1, &size))
-        return NULL;
-    copy = rfs_arena_alloc(arena, size);
     if (!copy)
         return NULL;
     if (length > 0)
         memcpy(copy, text, length);
     copy[length] = 0;
     return copy;
+}
+
+char *rfs_arena_vprintf(struct rfs_arena *arena, const char *fmt, va_list args)
+{
+    va_list again;
+
+    va_copy(again, args);
+    const int n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    char *text = rfs_arena_alloc(arena, n < 0 ? SIZE_MAX : (size_t)n + 1);
+    if (text)
+        vsnprintf(text, (size_t)n + 1, fmt, args);
+    return text;
+}
+
+char *rfs_arena_printf(struct rfs_arena *arena, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    char *text = rfs_arena_vprintf(arena, fmt, args);
+    va_end(args);
+    return text;
+}
+
+void *rfs_arena_zeros(struct rfs_arena *arena, size_t n, size_t size)
+{
+    size_t bytes;
+    void *zeros = rfs_arena_alloc(arena, rfs_mul_size(n, size, &bytes) ? bytes : SIZE_MAX);
+
+    return zeros ? memset(zeros, 0, bytes) : NULL;
+}
+
+bool rfs_arena_reserve(struct rfs_arena *arena, void **data, size_t *cap, size_t n, size_t size)
+{
+    const size_t more = n < 8 ? 8 : 2 * n;
+    size_t bytes;
+    void *grown =
+        rfs_arena_grow(arena, *data, n * size, rfs_mul_size(more, size, &bytes) ? bytes : SIZE_MAX);
+
+    if (!grown)
+        return false;
+    *data = grown;
+    *cap = more;
+    return true;
 }
 
 void rfs_arena_free(struct rfs_arena *arena)
@@ -134,6 +179,5 @@ void rfs_arena_free(struct rfs_arena *arena)
         free(chunk);
         chunk = next;
     }
-    arena->chunks = NULL;
-    arena->bytes = 0;
+    *arena = (struct rfs_arena){0};
 }

@@ -50,7 +50,8 @@ int rfs_view_compare_all_copies(struct reshard_view *set, struct rfs_error *err)
 struct rfs_view_shown rfs_view_shown(const struct rfs_view *view, size_t file)
 {
     return (struct rfs_view_shown){.name = view->files[file].name,
-                                   .folder = view->kind->by_rank ? view->folders[file].name : NULL,
+                                   .folder =
+                                       view->kind->by_rank ? view->folders.data[file].name : NULL,
                                    .rank = view->files[file].rank};
 }
 

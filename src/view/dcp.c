@@ -109,7 +109,7 @@ static int find_stages(struct rfs_view *view, struct rfs_error *err)
             return rc;
         for (size_t i = 0; i < plan->params->n; i++) {
             const uint32_t name = plan->params->targets[i].shown_name;
-            uint32_t *stage = RFS_VEC_AT(&dcp->stages, name, RFS_NO_STAGE);
+            uint32_t *stage = RFS_ADD_AT(&view->memory, &dcp->stages, name, RFS_NO_STAGE);
             if (!stage)
                 return rfs_fail_memory(err);
             *stage = s;
@@ -739,9 +739,10 @@ static int list_objects(struct rfs_view *view, struct rfs_error *err)
         if (!shown)
             continue;
         const uint32_t name = rfs_intern_add(names, shown, strlen(shown));
-        if (name == RFS_NO_ID || !RFS_PUSH(&dcp_of(view)->objects, name) ||
-            !RFS_PUSH(&dcp_of(view)->numbers, (uint32_t)i))
+        if (name == RFS_NO_ID)
             return rfs_fail_memory(err);
+        RFS_ADD(&view->memory, &dcp_of(view)->objects, name);
+        RFS_ADD(&view->memory, &dcp_of(view)->numbers, (uint32_t)i);
     }
     return 0;
 }
@@ -752,9 +753,9 @@ static int show_objects(struct rfs_view *view, struct rfs_error *err)
 
     if (rc || dcp_of(view)->objects.n == 0)
         return rc;
-    dcp_of(view)->objects_file = view->n_files++;
-    view->files[dcp_of(view)->objects_file].name = strdup(objects_name(view));
-    return view->files[dcp_of(view)->objects_file].name ? 0 : rfs_fail_memory(err);
+    dcp_of(view)->objects_file = view->n_files;
+    rfs_view_show(view, "%s", objects_name(view));
+    return 0;
 }
 
 size_t rfs_view_dcp_objects_file(const struct rfs_view *view)
@@ -859,38 +860,29 @@ static void free_dcp(struct rfs_view *view)
     for (size_t i = 0; i < dcp->list.n; i++)
         shared_end(&dcp->list.data[i]);
     free(dcp->list.data);
-    free(dcp->stages.data);
-    free(dcp->objects.data);
-    free(dcp->numbers.data);
-    free(dcp);
 }
 
 static int open_dcp(struct rfs_view *view, struct rfs_error *err)
 {
-    struct dcp *dcp;
+    struct dcp *dcp = rfs_arena_zeros(&view->memory, 1, sizeof *dcp);
 
     if (!view->dst)
         view->scale.dst_devices = view->options.dst_ranks ? view->options.dst_ranks : 1;
-    view->state = dcp = calloc(1, sizeof *dcp);
-    view->files = calloc((size_t)rfs_view_ranks(view) + 1 + N_PASSED_ON + 1, sizeof *view->files);
-    if (!dcp || !view->files)
-        return rfs_fail_memory(err);
+    view->state = dcp;
+    int rc = rfs_view_make_room(view, (size_t)rfs_view_ranks(view) + 1 + N_PASSED_ON + 1, err);
+    if (rc)
+        return rc;
     dcp->hyper = view->options.shown == RFS_SHOW_HYPER_PARALLEL;
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
     dcp->mcore_data = !dcp->hyper && chunked && chunked->mcore_data;
-    const char *form = dcp->hyper ? "_rank%u_.safetensors" : "__%u_0.distcp";
-    view->n_files = (size_t)rfs_view_ranks(view) + 1;
-    for (uint32_t rank = 0; rank <= rfs_view_ranks(view); rank++) {
-        struct rfs_view_file *file = &view->files[rank];
-        file->name =
-            rank == 0 ? strdup(rfs_formats[RFS_ROW_DCP].metadata) : rfs_text_printf(form, rank - 1);
-        if (!file->name)
-            return rfs_fail_memory(err);
-        file->rank = rank == 0 || !view->dst ? 0 : rank - 1;
-        file->parameters = rank == 0 ? 0 : RFS_IN_PLAN;
+    rfs_view_show(view, "%s", rfs_formats[RFS_ROW_DCP].metadata);
+    for (uint32_t rank = 0; rank < rfs_view_ranks(view); rank++) {
+        struct rfs_view_file *file =
+            rfs_view_show(view, dcp->hyper ? "_rank%u_.safetensors" : "__%u_0.distcp", rank);
+        file->rank = view->dst ? rank : 0;
+        file->parameters = RFS_IN_PLAN;
     }
-    const int rc = show_more(view, err);
-    return rc ? rc : find_stages(view, err);
+    return show_more(view, err) ?: find_stages(view, err);
 }
 
 const struct rfs_view_kind rfs_kind_dcp = {.open = open_dcp, .image = image_of, .free = free_dcp};

@@ -143,7 +143,7 @@ static int fill_saves(struct reshard_view *set, uint64_t id, reshard_stat *full,
 
 static size_t files_of_root(const struct rfs_view *view)
 {
-    return view->n_folders > 0 ? view->folders[0].first : view->n_files;
+    return view->folders.n > 0 ? view->folders.data[0].first : view->n_files;
 }
 
 /* Finds a file by its name among N. */
@@ -166,7 +166,7 @@ static int lookup_folder(const struct rfs_view *view, const char *name, uint64_t
     const char *digits = strchr(name, '_');
     const unsigned long number = digits ? strtoul(digits + 1, NULL, 10) : 0;
 
-    if (number >= view->n_folders || strcmp(view->folders[number].name, name) != 0)
+    if (number >= view->folders.n || strcmp(view->folders.data[number].name, name) != 0)
         return -ENOENT;
     *id = folder_id(view, number);
     return 0;
@@ -187,8 +187,8 @@ static int lookup_shown(const struct rfs_view *view, uint64_t parent, const char
     case RFS_ENTRY_DIR:
         *id = view->save.base + RESHARD_ROOT;
         return above ? 0
-                     : lookup_file(view, view->folders[number].first, view->folders[number].n, name,
-                                   id);
+                     : lookup_file(view, view->folders.data[number].first,
+                                   view->folders.data[number].n, name, id);
     case RFS_ENTRY_FILE:
         return -ENOTDIR;
     default:
@@ -237,11 +237,11 @@ static int list_root(const struct rfs_view *view, uint64_t position, reshard_dir
 
     if (position < files)
         return list_file(view, 0, files, position, out);
-    if (position - files >= view->n_folders)
+    if (position - files >= view->folders.n)
         return 0;
     out->id = folder_id(view, (size_t)position - files);
     out->is_dir = true;
-    out->name = view->folders[position - files].name;
+    out->name = view->folders.data[position - files].name;
     return 1;
 }
 
@@ -254,7 +254,8 @@ static int list_shown(const struct rfs_view *view, uint64_t dir, uint64_t positi
     case RFS_ENTRY_ROOT:
         return list_root(view, position, out);
     case RFS_ENTRY_DIR:
-        return list_file(view, view->folders[number].first, view->folders[number].n, position, out);
+        return list_file(view, view->folders.data[number].first, view->folders.data[number].n,
+                         position, out);
     case RFS_ENTRY_FILE:
         return -ENOTDIR;
     default:
@@ -377,7 +378,7 @@ static int fill_shown(struct rfs_view *view, uint64_t id, reshard_stat *st, stru
     switch (rfs_view_entry(view, id, &number)) {
     case RFS_ENTRY_ROOT:
         rfs_view_fill_dir(view->set, st);
-        st->nlink += (uint32_t)view->n_folders;
+        st->nlink += (uint32_t)view->folders.n;
         return 0;
     case RFS_ENTRY_DIR:
         rfs_view_fill_dir(view->set, st);

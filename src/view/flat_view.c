@@ -16,35 +16,30 @@
 
 /* The shards of a whole checkpoint, a safetensors file each; zero-initialise. */
 struct shards {
+    struct rfs_arena memory; /* that of all below */
     const struct rfs_params *params;
     const char *format; /* a text for the metadata of the files */
     size_t n;           /* targets that are in some shard */
-    uint32_t *targets;  /* [n] owned; positions in the parameter list, in the order of the map */
-    uint32_t *shard_of; /* [n] owned */
+    uint32_t *targets;  /* [n] positions in the parameter list, in the order of the map */
+    uint32_t *shard_of; /* [n] */
     uint32_t n_shards;
-    char **names;    /* [n_shards] owned; names of the files */
-    uint32_t *order; /* [n] owned; targets by shard, in order: set by group_targets */
-    size_t *ends;    /* [n_shards] owned; where each shard ends in ORDER */
+    const char **names; /* [n_shards] names of the files */
+    uint32_t *order;    /* [n] targets by shard, in order: set by group_targets */
+    size_t *ends;       /* [n_shards] where each shard ends in ORDER */
 };
 
 /* Makes room for N targets. False when out of memory. */
 static bool shards_init(struct shards *shards, const struct rfs_params *params, size_t n)
 {
     shards->params = params;
-    shards->targets = calloc(n + 1, sizeof *shards->targets);
-    shards->shard_of = calloc(n + 1, sizeof *shards->shard_of);
-    return shards->targets && shards->shard_of;
+    shards->targets = rfs_arena_zeros(&shards->memory, n, sizeof *shards->targets);
+    shards->shard_of = rfs_arena_zeros(&shards->memory, n, sizeof *shards->shard_of);
+    return !shards->memory.failed;
 }
 
 static void shards_end(struct shards *shards)
 {
-    for (uint32_t i = 0; shards->names && i < shards->n_shards; i++)
-        free(shards->names[i]);
-    free(shards->names);
-    free(shards->targets);
-    free(shards->shard_of);
-    free(shards->order);
-    free(shards->ends);
+    rfs_arena_free(&shards->memory);
 }
 
 /* Returns the bytes of a target as shown. */
@@ -60,11 +55,12 @@ static uint64_t shown_bytes(const struct rfs_view *view, const struct rfs_target
 static int group_targets(struct rfs_view *view, struct shards *shards, size_t more,
                          struct rfs_error *err)
 {
-    shards->names = calloc(shards->n_shards + 1, sizeof *shards->names);
-    shards->order = calloc(shards->n + 1, sizeof *shards->order);
-    shards->ends = calloc(shards->n_shards + 1, sizeof *shards->ends);
-    view->files = calloc((size_t)shards->n_shards + more, sizeof *view->files);
-    if (!shards->names || !shards->order || !shards->ends || !view->files)
+    struct rfs_arena *memory = &shards->memory;
+
+    shards->names = rfs_arena_zeros(memory, shards->n_shards, sizeof *shards->names);
+    shards->order = rfs_arena_zeros(memory, shards->n, sizeof *shards->order);
+    shards->ends = rfs_arena_zeros(memory, shards->n_shards + 1, sizeof *shards->ends);
+    if (memory->failed)
         return rfs_fail_memory(err);
     /* Ends are begins first: each moves on with the targets that are put there. */
     for (size_t i = 0; i < shards->n; i++)
@@ -73,24 +69,19 @@ static int group_targets(struct rfs_view *view, struct shards *shards, size_t mo
         shards->ends[p] += shards->ends[p - 1];
     for (size_t i = 0; i < shards->n; i++)
         shards->order[shards->ends[shards->shard_of[i]]++] = shards->targets[i];
-    return 0;
+    return rfs_view_make_room(view, (size_t)shards->n_shards + more, err);
 }
 
-/*
- * Shows an image, which it takes over in any case, of so many parameters. Returns 0, or -ENOMEM
- * with *err filled.
- */
-static int show_image(struct rfs_view *view, const char *name, size_t parameters,
-                      struct rfs_image *image, struct rfs_error *err)
+/* Shows an image, which it takes over, of so many parameters. */
+static void show_image(struct rfs_view *view, const char *name, size_t parameters,
+                       struct rfs_image *image)
 {
-    struct rfs_view_file *file = &view->files[view->n_files++];
+    struct rfs_view_file *file = rfs_view_show(view, "%s", name);
 
     file->own = image;
     file->mapped = true;
     file->parameters = parameters;
     atomic_init(&file->image, image);
-    file->name = strdup(name);
-    return file->name ? 0 : rfs_fail_memory(err);
 }
 
 /* Shows every shard that has a target. Returns 0 or -errno with *err filled. */
@@ -98,6 +89,8 @@ static int show_shards(struct rfs_view *view, const struct shards *shards, struc
 {
     size_t begin = 0;
 
+    if (shards->memory.failed)
+        return rfs_fail_memory(err);
     for (uint32_t p = 0; p < shards->n_shards; p++) {
         const size_t n = shards->ends[p] - begin;
         const uint32_t *positions = shards->order + begin;
@@ -111,10 +104,10 @@ static int show_shards(struct rfs_view *view, const struct shards *shards, struc
         if (n == 0)
             continue;
         const int rc = rfs_view_encode_safetensors(view->catalog, shards->params, positions,
-                                                   content, &image, err)
-                           ?: show_image(view, shards->names[p], n, image, err);
+                                                   content, &image, err);
         if (rc)
             return rc;
+        show_image(view, shards->names[p], n, image);
     }
     return 0;
 }
@@ -144,7 +137,8 @@ static int show_map(struct rfs_view *view, const struct shards *shards, uint32_t
     map.n = at;
     if (rfs_safetensors_encode_map(rfs_catalog_tables(view->catalog), &map, &image))
         return rfs_fail_memory(err);
-    return show_image(view, name, 0, image, err);
+    show_image(view, name, 0, image);
+    return 0;
 }
 
 /* ---- view=huggingface ------------------------------------------------------------------------ */
@@ -274,13 +268,11 @@ static int show_huggingface(struct rfs_view *view, const struct rfs_params *para
                  ?: rfs_view_model_check(view, model, params, err)
                  ?: rfs_view_model_list(view, model, &names, err)
                  ?: group_targets(view, &shards, 2 + names.n, err);
-    for (uint32_t p = 0; !rc && p < shards.n_shards; p++) {
-        shards.names[p] = shards.n_shards == 1 ? strdup("model.safetensors")
-                                               : rfs_text_printf("model-%05u-of-%05u.safetensors",
-                                                                 p + 1, shards.n_shards);
-        if (!shards.names[p])
-            rc = rfs_fail_memory(err);
-    }
+    for (uint32_t p = 0; !rc && p < shards.n_shards; p++)
+        shards.names[p] = shards.n_shards == 1
+                              ? "model.safetensors"
+                              : rfs_arena_printf(&shards.memory, "model-%05u-of-%05u.safetensors",
+                                                 p + 1, shards.n_shards);
     if (!rc)
         rc = show_shards(view, &shards, err);
     if (!rc && shards.n_shards > 1)
@@ -301,14 +293,14 @@ static int show_peft(struct rfs_view *view, const struct rfs_params *params, str
 
     if (!shards_init(&shards, params, params->n) || !fill_in_order(view, &shards, UINT64_MAX))
         return rfs_fail_memory(err);
-    const int rc = group_targets(view, &shards, 1, err)
-                       ?: rfs_view_adapter_config(view, params, &config, err)
-                       ?: show_image(view, RFS_VIEW_ADAPTER, 0, config, err);
+    const int rc =
+        group_targets(view, &shards, 1, err) ?: rfs_view_adapter_config(view, params, &config, err);
     if (rc)
         return rc;
+    show_image(view, RFS_VIEW_ADAPTER, 0, config);
     /* There is a shard: without tensors there is no config. */
-    shards.names[0] = strdup("adapter_model.safetensors");
-    return shards.names[0] ? show_shards(view, &shards, err) : rfs_fail_memory(err);
+    shards.names[0] = "adapter_model.safetensors";
+    return show_shards(view, &shards, err);
 }
 
 /* ---- view=unified ---------------------------------------------------------------------------- */
@@ -332,8 +324,8 @@ static int show_peft(struct rfs_view *view, const struct rfs_params *params, str
 struct unifying {
     struct rfs_view *view;
     const struct rfs_params *whole; /* the planner's */
-    uint32_t *position_of;          /* by name id: position in WHOLE, or RFS_NO_ID */
-    unsigned char *done;            /* [whole->n] 1: in a shard */
+    uint32_t *position_of; /* by name id: position in WHOLE, or RFS_NO_ID; in the shards' memory */
+    unsigned char *done;   /* [whole->n] 1: in a shard; there, too */
     size_t n_names;
     struct shards shards; /* the view's parameter list: WHOLE, and additions */
     struct rfs_error *err;
@@ -342,8 +334,6 @@ struct unifying {
 static void unifying_end(struct unifying *u)
 {
     shards_end(&u->shards);
-    free(u->position_of);
-    free(u->done);
 }
 
 /* Returns whether NAME, the source's, is of a gradient. */
@@ -363,14 +353,14 @@ static int prepare(struct unifying *u)
 {
     const struct rfs_index *first = rfs_catalog_ready(u->view->catalog, 0);
     const size_t most = u->whole->n + (first ? first->n : 0);
-    struct rfs_params *params;
+    struct rfs_params *params =
+        rfs_arena_alloc(&u->view->memory, sizeof *params + most * sizeof *params->targets);
 
     u->n_names = rfs_intern_count(rfs_catalog_tables(u->view->catalog)->names);
-    u->position_of = malloc((u->n_names + 1) * sizeof *u->position_of);
-    u->done = calloc(u->whole->n + 1, 1);
-    params = malloc(sizeof *params + most * sizeof *params->targets);
+    u->position_of = rfs_arena_zeros(&u->shards.memory, u->n_names, sizeof *u->position_of);
+    u->done = rfs_arena_zeros(&u->shards.memory, u->whole->n, 1);
     u->view->state = params;
-    if (!u->position_of || !u->done || !params || !shards_init(&u->shards, params, most))
+    if (!shards_init(&u->shards, params, most) || !params)
         return rfs_fail_memory(u->err);
     memcpy(params, u->whole, sizeof *params + u->whole->n * sizeof *params->targets);
     for (size_t i = 0; i < u->n_names; i++)
@@ -557,17 +547,14 @@ static void warn_of_lost(const struct unifying *u)
                 rfs_catalog_name(u->view->catalog, first->name), n == 1 ? "" : " and others");
 }
 
-static int name_shards(struct unifying *u)
+static void name_shards(struct unifying *u)
 {
     struct shards *shards = &u->shards;
 
-    for (uint32_t p = 0; p < shards->n_shards; p++) {
-        shards->names[p] = p + 1 == shards->n_shards ? strdup("hyper_param.safetensors")
-                                                     : rfs_text_printf("part%u.safetensors", p);
-        if (!shards->names[p])
-            return rfs_fail_memory(u->err);
-    }
-    return 0;
+    for (uint32_t p = 0; p < shards->n_shards; p++)
+        shards->names[p] = p + 1 == shards->n_shards
+                               ? "hyper_param.safetensors"
+                               : rfs_arena_printf(&shards->memory, "part%u.safetensors", p);
 }
 
 static int show_unified(struct rfs_view *view, const struct rfs_params *params,
@@ -580,9 +567,11 @@ static int show_unified(struct rfs_view *view, const struct rfs_params *params,
             ?: take_parameters(&u)
             ?: divide(&u)
             ?: take_rest(&u)
-            ?: group_targets(view, &u.shards, 2, err)
-            ?: name_shards(&u)
-            ?: show_shards(view, &u.shards, err);
+            ?: group_targets(view, &u.shards, 2, err);
+    if (rc)
+        return rc;
+    name_shards(&u);
+    rc = show_shards(view, &u.shards, err);
     if (rc)
         return rc;
     warn_of_lost(&u);
@@ -596,11 +585,6 @@ static int show_unified(struct rfs_view *view, const struct rfs_params *params,
 static const struct rfs_params *params_of(const struct rfs_view *view)
 {
     return view->state;
-}
-
-static void free_params(struct rfs_view *view)
-{
-    free(view->state);
 }
 
 static int open_flat(struct rfs_view *view, struct rfs_error *err)
@@ -619,5 +603,4 @@ static int open_flat(struct rfs_view *view, struct rfs_error *err)
     }
 }
 
-const struct rfs_view_kind rfs_kind_flat = {
-    .open = open_flat, .params = params_of, .free = free_params};
+const struct rfs_view_kind rfs_kind_flat = {.open = open_flat, .params = params_of};

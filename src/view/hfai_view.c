@@ -16,7 +16,7 @@ struct parts {
     struct rfs_rank_plan plan;          /* plan of each file, with every part */
     size_t n_models;
     struct rfs_view_hfai_list models; /* list of the models' tensors */
-    struct rfs_params **params;       /* [n_models] owned; each model's part of it, by own names */
+    struct rfs_params **params;       /* [n_models] each model's part of it, by own names */
     struct rfs_error failure;         /* why there is no such list; code 0: there is one */
 };
 
@@ -70,8 +70,9 @@ static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t f
 }
 
 /* Takes the targets of model NUMBER from *AT on, by their names in the model. */
-static int take_model(struct parts *hfai, uint32_t number, size_t *at, struct rfs_error *err)
+static int take_model(struct rfs_view *view, uint32_t number, size_t *at, struct rfs_error *err)
 {
+    struct parts *hfai = view->state;
     const struct rfs_hfai_list *list = &hfai->models.state;
     const struct rfs_params *all = hfai->models.tensors.params;
     struct rfs_intern *names = rfs_catalog_tables(hfai->models.tensors.catalog)->names;
@@ -82,7 +83,7 @@ static int take_model(struct parts *hfai, uint32_t number, size_t *at, struct rf
         ++*at;
     const size_t n = *at - first;
     struct rfs_params *params = hfai->params[number] =
-        calloc(1, sizeof *params + n * sizeof *params->targets);
+        rfs_arena_zeros(&view->memory, 1, sizeof *params + n * sizeof *params->targets);
     if (!params)
         return rfs_fail_memory(err);
     params->n = n;
@@ -104,12 +105,12 @@ static int list_models(struct rfs_view *view, struct rfs_error *err)
     struct parts *hfai = parts_of(view);
     size_t at = 0;
 
-    hfai->params = calloc(hfai->n_models + 1, sizeof *hfai->params);
+    hfai->params = rfs_arena_zeros(&view->memory, hfai->n_models + 1, sizeof *hfai->params);
     int rc = hfai->params
                  ? rfs_view_hfai_list(view, RFS_VIEW_HFAI_MODELS, &hfai->models, &hfai->failure)
                  : rfs_fail_memory(&hfai->failure);
     for (uint32_t m = 0; rc == 0 && m < hfai->n_models; m++)
-        rc = take_model(hfai, m, &at, &hfai->failure);
+        rc = take_model(view, m, &at, &hfai->failure);
     if (rc == 0 || rc == -EINVAL || rc == -EFBIG)
         return 0;
     *err = hfai->failure;
@@ -204,14 +205,9 @@ static void free_hfai(struct rfs_view *view)
 {
     struct parts *hfai = parts_of(view);
 
-    for (size_t i = 0; hfai->params && i < hfai->n_models; i++)
-        free(hfai->params[i]);
-    free(hfai->params);
     rfs_view_hfai_list_free(&hfai->models);
     rfs_hfai_division_free(hfai->division);
     rfs_hfai_free(hfai->hfai);
-    free(hfai->plan.sources);
-    free(hfai);
 }
 
 /* ---- which files there are ------------------------------------------------------------------- */
@@ -224,7 +220,7 @@ static int take_attributes(struct rfs_view *view, struct rfs_error *err)
     int rc = 0;
 
     plan->mode = 0444;
-    plan->sources = malloc(n * sizeof *plan->sources);
+    plan->sources = rfs_arena_zeros(&view->memory, n, sizeof *plan->sources);
     if (!plan->sources)
         return rfs_fail_memory(err);
     for (uint32_t p = 0; rc == 0 && p < n; p++)
@@ -234,21 +230,13 @@ static int take_attributes(struct rfs_view *view, struct rfs_error *err)
 }
 
 /* Shows "model.pt" by FORM "model%s.pt", or "model_0.pt" and so on when there are several. */
-static struct rfs_view_file *show(struct rfs_view *view, const char *form, size_t number, size_t n,
-                                  struct rfs_error *err)
+static struct rfs_view_file *show(struct rfs_view *view, const char *form, size_t number, size_t n)
 {
-    struct rfs_view_file *file = &view->files[view->n_files];
     char digits[24] = "";
 
     if (n > 1)
         snprintf(digits, sizeof digits, "_%zu", number);
-    file->name = rfs_text_printf(form, digits);
-    if (!file->name) {
-        rfs_fail_memory(err);
-        return NULL;
-    }
-    view->n_files++;
-    return file;
+    return rfs_view_show(view, form, digits);
 }
 
 /* Shows a model whose tensors fit safetensors; the log says why others are not shown. */
@@ -258,7 +246,7 @@ static int show_safetensors(struct rfs_view *view, uint32_t number, struct rfs_e
     struct rfs_image *image = NULL;
     struct rfs_error failure = parts_of(view)->failure;
     struct rfs_view_file *file =
-        show(view, "model%s.safetensors", number, parts_of(view)->n_models, &failure);
+        show(view, "model%s.safetensors", number, parts_of(view)->n_models);
     const struct rfs_safetensors_content content = {.n = params ? params->n : 0, .format = "pt"};
 
     const int rc =
@@ -266,7 +254,6 @@ static int show_safetensors(struct rfs_view *view, uint32_t number, struct rfs_e
             ?: rfs_view_encode_safetensors(view->catalog, params, NULL, content, &image, &failure);
     if (rc == -EINVAL || rc == -EFBIG) {
         rfs_log(&view->log, RFS_WARNING, FOLDER "/%s is left out: %s", file->name, failure.text);
-        free(file->name);
         *file = (struct rfs_view_file){0};
         view->n_files--;
         return 0;
@@ -282,44 +269,30 @@ static int show_safetensors(struct rfs_view *view, uint32_t number, struct rfs_e
     return 0;
 }
 
-static int show_all(struct rfs_view *view, const char *form, size_t n, struct rfs_error *err)
+static void show_all(struct rfs_view *view, const char *form, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (!show(view, form, i, n, err))
-            return -ENOMEM;
-    return 0;
-}
-
-static int show_parts(struct rfs_view *view, struct rfs_error *err)
-{
-    for (uint32_t p = 0; p < parts_of(view)->n_shown; p++) {
-        char form[32];
-        snprintf(form, sizeof form, "PART_%03u%%s.pt", p);
-        if (!show(view, form, 0, 1, err))
-            return -ENOMEM;
-    }
-    return 0;
+        show(view, form, i, n);
 }
 
 static int show_files(struct rfs_view *view, struct rfs_error *err)
 {
     const struct parts *hfai = parts_of(view);
     const size_t optimizers = rfs_hfai_optimizers(hfai->hfai);
+    struct rfs_view_folder folder = {.name = FOLDER, .first = hfai->n_shown};
+    int rc = rfs_view_make_room(view, hfai->n_shown + 1 + 2 * hfai->n_models + optimizers, err);
 
-    view->files = calloc(hfai->n_shown + 1 + 2 * hfai->n_models + optimizers, sizeof *view->files);
-    view->folders = calloc(1, sizeof *view->folders);
-    if (!view->files || !view->folders)
-        return rfs_fail_memory(err);
-    view->n_folders = 1;
-    view->folders->name = strdup(FOLDER);
-    int rc = (view->folders->name ? show_parts(view, err) : rfs_fail_memory(err))
-            ?: show_all(view, "checkpoint%s.pt", 1, err)
-            ?: show_all(view, "model%s.pt", hfai->n_models, err)
-            ?: show_all(view, "optimizer%s.pt", optimizers, err);
+    if (rc)
+        return rc;
+    for (uint32_t p = 0; p < hfai->n_shown; p++)
+        rfs_view_show(view, "PART_%03u.pt", p);
+    show_all(view, "checkpoint%s.pt", 1);
+    show_all(view, "model%s.pt", hfai->n_models);
+    show_all(view, "optimizer%s.pt", optimizers);
     for (uint32_t i = 0; rc == 0 && i < hfai->n_models; i++)
         rc = show_safetensors(view, i, err);
-    view->folders->first = hfai->n_shown;
-    view->folders->n = view->n_files - hfai->n_shown;
+    folder.n = view->n_files - hfai->n_shown;
+    RFS_ADD(&view->memory, &view->folders, folder);
     return rc;
 }
 
@@ -355,7 +328,7 @@ static int open_parts(struct rfs_view *view, struct rfs_error *err)
     int rc = check_options(options, err);
     if (rc)
         return rc;
-    view->state = hfai = calloc(1, sizeof *hfai);
+    view->state = hfai = rfs_arena_zeros(&view->memory, 1, sizeof *hfai);
     if (!hfai)
         return rfs_fail_memory(err);
     rc = rfs_catalog_open_parts(view->catalog, options->uneven_steps, &hfai->hfai, err)

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "assemble/assembler.h"
+#include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/once.h"
 #include "base/store.h"
@@ -33,7 +34,7 @@
 
 /* A file that is shown. Its image is published once; the rest is constant once the view is open. */
 struct rfs_view_file {
-    char *name;        /* owned */
+    const char *name;  /* in the view's memory */
     uint32_t rank;     /* the destination rank whose plan the file is made by */
     bool mapped;       /* readers map it */
     size_t parameters; /* how many it has, or RFS_IN_PLAN; 0 if it has more than tensors */
@@ -51,7 +52,7 @@ struct rfs_view_file {
 
 /* A folder with files FIRST to FIRST + N - 1. Files before the first folder's lie in the root. */
 struct rfs_view_folder {
-    char *name; /* owned */
+    const char *name; /* in the view's memory */
     size_t first, n;
 };
 
@@ -86,7 +87,7 @@ struct rfs_view_kind {
                    struct rfs_error *err);
     void (*name_group)(const struct rfs_view *view, uint32_t group, char out[32]);
     size_t (*count_groups)(const struct rfs_view *view);
-    void (*free)(struct rfs_view *view); /* frees view->state, which may be NULL; NULL: nothing */
+    void (*free)(struct rfs_view *view); /* frees what view->state owns; NULL: nothing */
 };
 
 /* The save that a plain view shows, as one of its set's. */
@@ -137,12 +138,12 @@ struct rfs_view {
     struct rfs_assembler *assembler;
     struct rfs_scale scale; /* the planner's; of the destination, as it is shown */
     const struct rfs_view_kind *kind;
-    void *state; /* what the kind alone uses; owned; or NULL */
+    void *state; /* what the kind alone uses; or NULL */
 
-    struct rfs_view_file *files; /* owned; file R is rank R's in a view of ranks */
+    struct rfs_arena memory;     /* what lives as long as the view; of the thread that opens it */
+    struct rfs_view_file *files; /* file R is rank R's in a view of ranks */
     size_t n_files;
-    struct rfs_view_folder *folders; /* owned */
-    size_t n_folders;
+    RFS_VEC(struct rfs_view_folder) folders;
 
     pthread_mutex_t lock; /* guards images, checksums, sizes and names; a leaf lock */
     pthread_cond_t made;  /* a checksum, a comparison or the kept sizes are */
@@ -268,6 +269,15 @@ void rfs_view_fill_dir(const struct reshard_view *set, reshard_stat *st);
 void rfs_view_fill_stat(const struct rfs_view *view, const struct rfs_rank_plan *plan,
                         uint64_t bytes, reshard_stat *st);
 
+/* Makes room for N files. 0, or -ENOMEM with *err filled, also if memory was short before. */
+int rfs_view_make_room(struct rfs_view *view, size_t n, struct rfs_error *err);
+/*
+ * Shows the next file, by a name as printf prints it. Out of memory it has none, and the opening of
+ * the view fails in the end.
+ */
+struct rfs_view_file *rfs_view_show(struct rfs_view *view, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* Returns the plan of a file that is ready: the sources that it depends on. */
 static inline const struct rfs_rank_plan *rfs_view_plan(const struct rfs_view *view, size_t file)
 {
@@ -297,7 +307,10 @@ struct rfs_view_origins {
     size_t n_ranks;
 };
 void rfs_view_origins_free(struct rfs_view_origins *origins);
-/* Finds the ranks of N files, in any order. 0 or -ENOMEM. O(n log n + ranks of the source). */
+/*
+ * Finds the ranks of N files, in any order; with FILES NULL all that have some. 0 or -ENOMEM. O(n
+ * log n + ranks of the source).
+ */
 int rfs_view_origins_of_files(const struct rfs_view *view, const uint32_t *files, size_t n,
                               struct rfs_view_origins *out);
 /* Finds the origins of all bytes of a target. Returns 0 or -errno. Costs its slice. */

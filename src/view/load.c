@@ -221,21 +221,15 @@ static int check_load(const struct run *run, const reshard_load *load, uint64_t 
     return 0;
 }
 
-/* Makes the slice of a box of tensor I, as rfs_planner_box does. */
-static int slice_box(const struct rfs_tensors *tensors, uint32_t i, const uint64_t *lo,
-                     const uint64_t *hi, struct rfs_slice *slice)
-{
-    return rfs_planner_box(tensors->planner, tensors->rank, rfs_tensors_target(tensors, i), lo, hi,
-                           slice);
-}
-
 /* Makes the slice of a load, to be freed by the caller in any case. */
 static int slice_load(const struct run *run, const reshard_load *load, struct rfs_slice *slice)
 {
     const struct rfs_tensors *list = &run->tensors->list;
 
-    return load->begin ? slice_box(list, (uint32_t)load->tensor, load->begin, load->end, slice)
-                       : rfs_tensors_slice(list, (uint32_t)load->tensor, slice);
+    return load->begin
+               ? rfs_planner_box(list->planner, list->rank, rfs_tensors_target(list, load->tensor),
+                                 load->begin, load->end, slice)
+               : rfs_tensors_slice(list, (uint32_t)load->tensor, slice);
 }
 
 RFS_COMPARE(compare_places, struct item, x, y,

@@ -34,7 +34,7 @@ struct stored {
 struct mindformers {
     RFS_VEC(struct stored) tensors;
     RFS_VEC(uint32_t) by_name;   /* by name id: 1 + the tensor, or 0 */
-    const char **files[N_KINDS]; /* owned; [ranks shown] names of the shown files, or NULL */
+    const char **files[N_KINDS]; /* [ranks shown] names of the shown files, or NULL */
 };
 
 static struct mindformers *mindformers_of(const struct rfs_view *view)
@@ -43,15 +43,6 @@ static struct mindformers *mindformers_of(const struct rfs_view *view)
 }
 
 /* ---- which tensors there are ----------------------------------------------------------------- */
-
-static bool note_name(struct mindformers *mf, uint32_t name, uint32_t number)
-{
-    uint32_t *at = RFS_VEC_AT(&mf->by_name, name, 0);
-
-    if (at)
-        *at = number;
-    return at;
-}
 
 static const struct stored *find(const struct mindformers *mf, uint32_t name)
 {
@@ -92,9 +83,10 @@ static int add_stage(struct rfs_view *view, uint32_t stage, struct rfs_error *er
         if (find(mf, target->shown_name))
             continue; /* a lower stage stores it */
         rc = check_target(view, target, err);
-        if (rc == 0 && (!RFS_PUSH(&mf->tensors, (struct stored){target, stage, MODEL}) ||
-                        !note_name(mf, target->shown_name, (uint32_t)mf->tensors.n)))
-            rc = rfs_fail_memory(err);
+        uint32_t *number = RFS_ADD_AT(&view->memory, &mf->by_name, target->shown_name, 0);
+        RFS_ADD(&view->memory, &mf->tensors, (struct stored){target, stage, MODEL});
+        if (number)
+            *number = (uint32_t)mf->tensors.n;
     }
     return rc;
 }
@@ -146,25 +138,21 @@ static int show_kind(struct rfs_view *view, enum kind_of_file kind, struct rfs_e
 {
     RFS_FREE unsigned char *owners = malloc(rfs_view_ranks(view));
     const char **files = mindformers_of(view)->files[kind] =
-        calloc(rfs_view_ranks(view), sizeof *files);
+        rfs_arena_zeros(&view->memory, rfs_view_ranks(view), sizeof *files);
     uint32_t number = 0;
 
     if (!owners || !files)
         return rfs_fail_memory(err);
     const uint32_t n = mark_owners(view, kind, owners);
     for (uint32_t rank = 0; rank < rfs_view_ranks(view); rank++) {
-        struct rfs_view_file *file = &view->files[view->n_files];
         if (!owners[rank])
             continue;
-        file->name = rfs_text_printf("%s-%07u-%07u.safetensors", kind == MODEL ? "model" : "opt",
-                                     number++, n);
-        if (!file->name)
-            return rfs_fail_memory(err);
+        struct rfs_view_file *file = rfs_view_show(view, "%s-%07u-%07u.safetensors",
+                                                   kind == MODEL ? "model" : "opt", number++, n);
         file->rank = rank;
         file->mapped = true;
         file->parameters = RFS_IN_PLAN;
         files[rank] = file->name;
-        view->n_files++;
     }
     return 0;
 }
@@ -250,17 +238,6 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
                      : show_rank(view, file, out, err);
 }
 
-static void free_mindformers(struct rfs_view *view)
-{
-    struct mindformers *mf = view->state;
-
-    free(mf->tensors.data);
-    free(mf->by_name.data);
-    for (int k = 0; k < N_KINDS; k++)
-        free(mf->files[k]);
-    free(mf);
-}
-
 /* Shows common.json, which a save of a single card has, too, without metadata.json. */
 static int pass_on_common(struct rfs_view *view, struct rfs_error *err)
 {
@@ -275,15 +252,13 @@ static int pass_on_common(struct rfs_view *view, struct rfs_error *err)
 
 static int open_mindformers(struct rfs_view *view, struct rfs_error *err)
 {
-    view->state = calloc(1, sizeof(struct mindformers));
-    view->files = calloc(2 * (size_t)rfs_view_ranks(view) + 2, sizeof *view->files);
-    if (!view->state || !view->files)
-        return rfs_fail_memory(err);
-    view->n_files = 1;
-    view->files[0].name = strdup(rfs_formats[RFS_ROW_MINDFORMERS].metadata);
-    if (!view->files[0].name)
-        return rfs_fail_memory(err);
-    int rc = pass_on_common(view, err);
+    view->state = rfs_arena_zeros(&view->memory, 1, sizeof(struct mindformers));
+    int rc = rfs_view_make_room(view, 2 * (size_t)rfs_view_ranks(view) + 2, err);
+
+    if (rc)
+        return rc;
+    rfs_view_show(view, "%s", rfs_formats[RFS_ROW_MINDFORMERS].metadata);
+    rc = pass_on_common(view, err);
     for (uint32_t s = 0; rc == 0 && s < view->scale.dst_stages; s++)
         rc = add_stage(view, s, err);
     set_kinds(view);
@@ -292,5 +267,4 @@ static int open_mindformers(struct rfs_view *view, struct rfs_error *err)
     return rc;
 }
 
-const struct rfs_view_kind rfs_kind_mindformers = {
-    .open = open_mindformers, .image = image_of, .free = free_mindformers};
+const struct rfs_view_kind rfs_kind_mindformers = {.open = open_mindformers, .image = image_of};

@@ -257,7 +257,6 @@ static void free_ranks(struct rfs_view *view)
     for (size_t i = 0; i < ranks->images.n; i++)
         rfs_image_free(ranks->images.data[i]);
     free(ranks->images.data);
-    free(ranks);
 }
 
 static int encode(struct rfs_view *view, const struct rfs_params *params, struct rfs_image **out,
@@ -318,36 +317,31 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
 /* ---- files ----------------------------------------------------------------------------------- */
 
 /* Shows rank_R/{prefix}R.ckpt, or rank_R/{prefix}R_part{stage}.ckpt by stage. */
-static int show_rank(struct rfs_view *view, uint32_t rank, struct rfs_error *err)
+static void show_rank(struct rfs_view *view, uint32_t rank)
 {
-    struct rfs_view_file *file = &view->files[rank];
-    struct rfs_view_folder *folder = &view->folders[rank];
     const struct rfs_format_row *row = &rfs_formats[rfs_view_options_format(&view->options)];
     const int64_t part = rfs_planner_single_stage(view->planner);
-    const char *prefix = view->options.prefix;
+    const struct rfs_view_folder folder = {rfs_arena_printf(&view->memory, "rank_%u", rank), rank,
+                                           1};
     char stage[32] = "";
 
     if (part >= 0)
         snprintf(stage, sizeof stage, "_part%lld", (long long)part);
-    *file = (struct rfs_view_file){.rank = rank, .parameters = RFS_IN_PLAN, .mapped = row->mapped};
-    *folder = (struct rfs_view_folder){.first = rank, .n = 1};
-    folder->name = rfs_text_printf("rank_%u", rank);
-    file->name = rfs_text_printf("%s%u%s%s", prefix, rank, stage, row->endings[0]);
-    return folder->name && file->name ? 0 : rfs_fail_memory(err);
+    struct rfs_view_file *file = rfs_view_show(view, "%s%u%s%s", view->options.prefix, rank, stage,
+                                               row->endings[0]);
+    file->rank = rank;
+    file->parameters = RFS_IN_PLAN;
+    file->mapped = row->mapped;
+    RFS_ADD(&view->memory, &view->folders, folder);
 }
 
 static int show_ranks(struct rfs_view *view, struct rfs_error *err)
 {
-    int rc = 0;
+    view->state = rfs_arena_zeros(&view->memory, 1, sizeof(struct ranks));
+    const int rc = rfs_view_make_room(view, rfs_view_ranks(view), err);
 
-    view->state = calloc(1, sizeof(struct ranks));
-    view->files = calloc(rfs_view_ranks(view), sizeof *view->files);
-    view->folders = calloc(rfs_view_ranks(view), sizeof *view->folders);
-    if (!view->state || !view->files || !view->folders)
-        return rfs_fail_memory(err);
-    view->n_files = view->n_folders = rfs_view_ranks(view);
     for (uint32_t r = 0; rc == 0 && r < rfs_view_ranks(view); r++)
-        rc = show_rank(view, r, err);
+        show_rank(view, r);
     return rc;
 }
 

@@ -28,7 +28,7 @@ enum rfs_view_entry_kind rfs_view_entry(const struct rfs_view *view, uint64_t id
     const bool is_file = by_rank ? id % 2 != 0 : file < view->n_files;
     *number = (size_t)(is_file ? file : folder);
     return is_file && file < view->n_files        ? RFS_ENTRY_FILE
-           : !is_file && folder < view->n_folders ? RFS_ENTRY_DIR
+           : !is_file && folder < view->folders.n ? RFS_ENTRY_DIR
                                                   : RFS_ENTRY_NONE;
 }
 
@@ -56,6 +56,23 @@ void rfs_view_fill_stat(const struct rfs_view *view, const struct rfs_rank_plan 
     st->gid = plan->gid;
     st->size = bytes;
     st->mtime = plan->mtime;
+}
+
+int rfs_view_make_room(struct rfs_view *view, size_t n, struct rfs_error *err)
+{
+    view->files = rfs_arena_zeros(&view->memory, n, sizeof *view->files);
+    return view->memory.failed ? rfs_fail_memory(err) : 0;
+}
+
+struct rfs_view_file *rfs_view_show(struct rfs_view *view, const char *fmt, ...)
+{
+    struct rfs_view_file *file = &view->files[view->n_files++];
+    va_list args;
+
+    va_start(args, fmt);
+    file->name = rfs_arena_vprintf(&view->memory, fmt, args);
+    va_end(args);
+    return file;
 }
 
 /* ---- images ---------------------------------------------------------------------------------- */
@@ -144,7 +161,8 @@ static bool has_any(const struct rfs_view_origins *origins, uint32_t first, uint
     return at < origins->n_files && origins->files[at] - first < n;
 }
 
-static int name_ranks(const struct rfs_view *view, struct rfs_view_origins *origins)
+/* Names the ranks of the files, or of ALL that there are. */
+static int name_ranks(const struct rfs_view *view, bool all, struct rfs_view_origins *origins)
 {
     const uint32_t n = rfs_catalog_ranks(view->source);
 
@@ -152,9 +170,10 @@ static int name_ranks(const struct rfs_view *view, struct rfs_view_origins *orig
     if (!origins->ranks)
         return -ENOMEM;
     for (uint32_t r = 0; r < n; r++)
-        if (rfs_catalog_has(view->source, r) && !rfs_catalog_stands_in(view->source, r) &&
-            has_any(origins, rfs_catalog_file(view->source, r),
-                    rfs_catalog_file_count(view->source, r)))
+        if (rfs_catalog_has(view->source, r) &&
+            (all || (!rfs_catalog_stands_in(view->source, r) &&
+                     has_any(origins, rfs_catalog_file(view->source, r),
+                             rfs_catalog_file_count(view->source, r)))))
             origins->ranks[origins->n_ranks++] = r;
     return 0;
 }
@@ -162,6 +181,8 @@ static int name_ranks(const struct rfs_view *view, struct rfs_view_origins *orig
 int rfs_view_origins_of_files(const struct rfs_view *view, const uint32_t *files, size_t n,
                               struct rfs_view_origins *out)
 {
+    if (!files)
+        return name_ranks(view, true, out);
     out->files = malloc((n + 1) * sizeof *out->files);
     if (!out->files)
         return -ENOMEM;
@@ -171,7 +192,7 @@ int rfs_view_origins_of_files(const struct rfs_view *view, const uint32_t *files
     for (size_t i = 0; i < n; i++)
         if (out->n_files == 0 || out->files[out->n_files - 1] != out->files[i])
             out->files[out->n_files++] = out->files[i];
-    return name_ranks(view, out);
+    return name_ranks(view, false, out);
 }
 
 int rfs_view_origins_of_target(const struct rfs_tensors *tensors, uint32_t target,
@@ -292,7 +313,6 @@ static int show_copy(struct rfs_view *view, uint32_t id, const struct rfs_hf_cut
 int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
                      const struct rfs_hf_cuts *cuts, struct rfs_error *err)
 {
-    struct rfs_view_file *file = &view->files[view->n_files];
     struct rfs_files *files = rfs_catalog_files(view->catalog);
     struct stat st;
 
@@ -302,10 +322,9 @@ int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
     if (there == -EXDEV)
         return rfs_beneath_fail(err, path);
     const uint32_t id = rfs_files_add(files, path);
-    file->name = strdup(name);
+    struct rfs_view_file *file = rfs_view_show(view, "%s", name);
     file->plan = new_plan(1);
-    view->n_files++;
-    if (id == UINT32_MAX || !file->name || !file->plan)
+    if (id == UINT32_MAX || !file->plan)
         return rfs_fail_memory(err);
     return show_copy(view, id, cuts, file, err);
 }

@@ -215,7 +215,7 @@ static int open_files(struct rfs_view *view, struct rfs_error *err)
     const int rc = (rfs_catalog_has_parts(view->source) ? 0 : rfs_kind_plan(view, err))
                        ?: view->kind->open(view, err);
     rfs_catalog_end(view->source, &use);
-    return rc;
+    return rc ? rc : view->memory.failed ? rfs_fail_memory(err) : 0;
 }
 
 /* Logs a line of a plain view; of several, it begins with the name of the save. */
@@ -313,17 +313,13 @@ void rfs_view_close(struct rfs_view *view)
     rfs_strategy_free(view->src);
     rfs_strategy_free(view->dst);
     for (size_t f = 0; f < view->n_files; f++) {
-        free(view->files[f].name);
         free(view->files[f].storage_crcs);
         rfs_image_free(view->files[f].own);
         if (view->files[f].plan)
             free(view->files[f].plan->sources);
         free(view->files[f].plan);
     }
-    free(view->files);
-    for (size_t f = 0; f < view->n_folders; f++)
-        free(view->folders[f].name);
-    free(view->folders);
+    rfs_arena_free(&view->memory);
     rfs_notes_free(&view->notes);
     rfs_log_destroy(&view->log);
     pthread_cond_destroy(&view->made);
@@ -835,7 +831,7 @@ void reshard_summarize(reshard_view *set, reshard_summary *out)
             full.parameters = rfs_view_count_parameters(view);
             full.mapped |= view->n_files > 0 && view->files[view->n_files - 1].mapped; /* last */
         }
-        full.entries += 1 + view->n_files + view->n_folders;
+        full.entries += 1 + view->n_files + view->folders.n;
     }
     rfs_view_give(out, &full, sizeof full);
 }

@@ -84,20 +84,6 @@ static int put_format(struct subject *of, FILE *out)
     return 0;
 }
 
-/* Finds the ranks of the whole source that have files. */
-static int find_all(const struct rfs_view *view, struct rfs_view_origins *out)
-{
-    const uint32_t n = rfs_catalog_ranks(view->source);
-
-    out->ranks = malloc(((size_t)n + 1) * sizeof *out->ranks);
-    if (!out->ranks)
-        return -ENOMEM;
-    for (uint32_t r = 0; r < n; r++)
-        if (rfs_catalog_has(view->source, r))
-            out->ranks[out->n_ranks++] = r;
-    return 0;
-}
-
 static int sources_of_file(struct subject *of, struct rfs_view_origins *origins)
 {
     const struct rfs_image *image;
@@ -128,7 +114,7 @@ static int put_source_ranks(struct subject *of, FILE *out)
     int rc;
 
     if (of->kind == ROOT) {
-        rc = find_all(of->view, &origins);
+        rc = rfs_view_origins_of_files(of->view, NULL, 0, &origins);
     } else if (of->kind == SHOWN_FILE) {
         rc = sources_of_file(of, &origins);
     } else {
