@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "base/arena.h"
 #include "formats/zero/zero.h"
 
 #define RFS_ZERO_REMEDY "all files of one save, as DeepSpeed wrote them"
@@ -42,7 +43,7 @@ struct rfs_zero_part {
  * which lists them, pays for its parts: memory of ranks that were not read is not touched.
  */
 struct rfs_zero_state {
-    char *key;                   /* NULL: the weights; owned */
+    const char *key;             /* NULL: the weights */
     struct rfs_zero_part *parts; /* [world * flats] */
 };
 
@@ -52,6 +53,7 @@ struct rfs_zero_alias {
 };
 
 struct rfs_zero_opening {
+    struct rfs_arena memory; /* that of all lists */
     struct rfs_chunks *chunks;
     struct rfs_tables *tables;
     struct rfs_files *files;
