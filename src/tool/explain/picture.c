@@ -8,6 +8,7 @@
  */
 #include "tool/explain/picture.h"
 
+#include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/order.h"
 #include "base/path.h"
@@ -247,7 +248,7 @@ void rfs_explain_put_place(FILE *out, const struct rfs_explained_piece *piece, i
 struct holder {
     RFS_VEC(uint32_t) ranks; /* ranks that give the pieces, or have the slice; ascending */
     struct rfs_box box;      /* box of a slice */
-    char *label;             /* the slice's place; owned */
+    const char *label;       /* the slice's place */
     const char *name;        /* tensor of the file; NULL for a slice */
     size_t first, n;         /* pieces of a slice */
     uint64_t bytes;
@@ -261,47 +262,42 @@ struct drawn {
     uint32_t from, to;         /* indexes in files, slices */
     uint32_t order;            /* number of the slice */
     uint64_t bytes;
-    char *source, *place; /* texts of both ends; owned */
+    const char *source, *place; /* texts of both ends */
     double left, right, height;
 };
 
 struct picture {
+    struct rfs_arena memory; /* that of all below */
     const struct rfs_explained_view *view;
     RFS_VEC(struct holder) files, slices;
     RFS_VEC(struct drawn) pieces;
-    uint32_t replicas;                             /* ranks that hold each slice of the source */
-    char *title, *subtitle, *source, *destination; /* owned */
+    uint32_t replicas; /* ranks that hold each slice of the source */
+    const char *title, *subtitle, *source, *destination;
     uint64_t bytes;
     double height, gap; /* height of all bytes; gap between two holders */
 };
 
 static void picture_free(struct picture *picture)
 {
-    for (size_t i = 0; i < picture->files.n; i++)
-        free(picture->files.data[i].ranks.data);
-    for (size_t i = 0; i < picture->slices.n; i++) {
-        free(picture->slices.data[i].ranks.data);
-        free(picture->slices.data[i].label);
-    }
-    for (size_t i = 0; i < picture->pieces.n; i++) {
-        free(picture->pieces.data[i].source);
-        free(picture->pieces.data[i].place);
-    }
-    free(picture->files.data);
-    free(picture->slices.data);
-    free(picture->pieces.data);
-    free(picture->title);
-    free(picture->subtitle);
-    free(picture->source);
-    free(picture->destination);
+    rfs_arena_free(&picture->memory);
 }
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
-static void enough(bool memory)
+/* Appends to a list of the picture. */
+#define ADD(picture, list, ...)                                                                    \
+    do {                                                                                           \
+        RFS_ADD(&(picture)->memory, list, __VA_ARGS__);                                            \
+        if ((picture)->memory.failed)                                                              \
+            rfs_printed_memory(NULL);                                                              \
+    } while (0)
+
+/* Ends a text, which the picture keeps. */
+static const char *keep_text(struct picture *picture, struct rfs_printed *shown)
 {
-    if (!memory)
-        rfs_printed_memory(NULL);
+    RFS_FREE char *text = rfs_printed_end(shown);
+
+    return rfs_printed_memory(rfs_arena_text(&picture->memory, text, strlen(text)));
 }
 
 static bool has_rank(const struct holder *holder, uint32_t rank)
@@ -309,13 +305,13 @@ static bool has_rank(const struct holder *holder, uint32_t rank)
     return RFS_BISECT_KEY(i, holder->ranks.n, holder->ranks.data[i], rank) < holder->ranks.n;
 }
 
-static void add_rank(struct holder *holder, uint32_t rank)
+static void add_rank(struct picture *picture, struct holder *holder, uint32_t rank)
 {
     const size_t at = RFS_BISECT(i, holder->ranks.n, holder->ranks.data[i] >= rank);
 
     if (has_rank(holder, rank))
         return;
-    enough(RFS_PUSH(&holder->ranks, rank));
+    ADD(picture, &holder->ranks, rank);
     memmove(holder->ranks.data + at + 1, holder->ranks.data + at,
             (holder->ranks.n - 1 - at) * sizeof *holder->ranks.data);
     holder->ranks.data[at] = rank;
@@ -335,9 +331,9 @@ static uint32_t file_of(struct picture *picture, const char *name, uint32_t rank
             return i;
         tensor = file->tensor;
     }
-    enough(RFS_PUSH(&picture->files,
-                    (struct holder){.name = name, .tensor = tensor == UINT32_MAX ? i : tensor}));
-    add_rank(&picture->files.data[i], rank);
+    ADD(picture, &picture->files,
+        (struct holder){.name = name, .tensor = tensor == UINT32_MAX ? i : tensor});
+    add_rank(picture, &picture->files.data[i], rank);
     return i;
 }
 
@@ -369,10 +365,10 @@ static void add_piece(struct picture *picture, uint32_t to, const struct rfs_exp
     FILE *out = rfs_printed_begin(&shown);
     rfs_explain_put_place(out, piece, RFS_EXPLAINED_SOURCE);
     fprintf(out, ", %s", rfs_text_amount(drawn.bytes, size));
-    drawn.source = rfs_printed_end(&shown);
+    drawn.source = keep_text(picture, &shown);
     rfs_explain_put_place(rfs_printed_begin(&shown), piece, RFS_EXPLAINED_MADE);
-    drawn.place = rfs_printed_end(&shown);
-    enough(RFS_PUSH(&picture->pieces, drawn));
+    drawn.place = keep_text(picture, &shown);
+    ADD(picture, &picture->pieces, drawn);
     picture->slices.data[to].n++;
     picture->slices.data[to].bytes += drawn.bytes;
     picture->files.data[drawn.from].bytes += drawn.bytes;
@@ -419,10 +415,10 @@ static void add_slice(struct picture *picture, const struct rfs_explained *slice
     if (is_new) {
         struct holder holder = {.box = *box, .first = picture->pieces.n};
         rfs_show_box(rfs_printed_begin(&shown), slice->type->ndim, slice->whole, box->at, box->len);
-        holder.label = rfs_printed_end(&shown);
-        enough(RFS_PUSH(&picture->slices, holder));
+        holder.label = keep_text(picture, &shown);
+        ADD(picture, &picture->slices, holder);
     }
-    add_rank(&picture->slices.data[to], slice->rank);
+    add_rank(picture, &picture->slices.data[to], slice->rank);
     for (size_t i = 0, n = 0; i < slice->n; i++) {
         struct rfs_explained_piece piece;
         rfs_explained_piece(picture->view, slice, i, &piece);
@@ -434,12 +430,13 @@ static void add_slice(struct picture *picture, const struct rfs_explained *slice
         if (is_new)
             add_piece(picture, to, &piece);
         else if (same)
-            add_rank(&picture->files.data[same->from], piece.rank);
+            add_rank(picture, &picture->files.data[same->from], piece.rank);
     }
 }
 
-/* Returns "source: axis 0 in 8", malloc'ed. What rules make is cut on one side alone. */
-static char *heading(const char *name, const struct rfs_explained_side *side)
+/* Returns "source: axis 0 in 8". What rules make is cut on one side alone. */
+static const char *heading(struct picture *picture, const char *name,
+                           const struct rfs_explained_side *side)
 {
     struct rfs_printed shown;
     FILE *out = rfs_printed_begin(&shown);
@@ -451,7 +448,7 @@ static char *heading(const char *name, const struct rfs_explained_side *side)
         fputs(side->words, out);
     else if (side)
         rfs_show_cuts(out, side->grid);
-    return rfs_printed_end(&shown);
+    return keep_text(picture, &shown);
 }
 
 static void title(struct picture *picture, const struct rfs_explained *slice)
@@ -475,15 +472,15 @@ static void title(struct picture *picture, const struct rfs_explained *slice)
         fprintf(out, " %s", view->n_ranks == 1 ? words->one : words->many);
     if (view->one)
         fprintf(out, "; the slice of %s %" PRIu32, words->one, slice->rank);
-    picture->subtitle = rfs_printed_end(&shown);
-    picture->title = rfs_printed_memory(strdup(slice->shown_name));
+    picture->subtitle = keep_text(picture, &shown);
+    picture->title = rfs_printed_memory(
+        rfs_arena_text(&picture->memory, slice->shown_name, strlen(slice->shown_name)));
     const char *const both = slice->made ? NULL : slice->source.words;
     const bool alike =
         both && slice->destination.words && strcmp(both, slice->destination.words) == 0;
-    picture->source =
-        heading(alike ? "source and destination" : "source", slice->made ? NULL : &slice->source);
-    picture->destination =
-        alike ? rfs_printed_memory(strdup("")) : heading("destination", &slice->destination);
+    picture->source = heading(picture, alike ? "source and destination" : "source",
+                              slice->made ? NULL : &slice->source);
+    picture->destination = alike ? "" : heading(picture, "destination", &slice->destination);
     picture->replicas = slice->source.grid ? slice->source.grid->replicas : 1;
 }
 
