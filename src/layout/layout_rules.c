@@ -63,8 +63,8 @@ struct rule {
 };
 
 struct rfs_layout_rules {
-    char *name;
-    struct rfs_arena arena;       /* of patterns */
+    struct rfs_arena arena; /* that of the name, the patterns and all lists */
+    const char *name;
     struct rfs_intern *literals;  /* literal patterns */
     RFS_VEC(uint32_t) literal_at; /* the first rule of each, a position in rules */
 
@@ -212,7 +212,8 @@ static int parse_axes(struct rfs_layout_rules *rules, struct rfs_lex *p)
         return RFS_LEX_FAIL(p, NULL,
                             "the device axes have %u devices, and those in line %u have %u",
                             (uint32_t)devices, before->line, devices_of(before));
-    return RFS_PUSH(&rules->axes, axes) ? 0 : rfs_fail_memory(p->err);
+    RFS_ADD(&rules->arena, &rules->axes, axes);
+    return rules->arena.failed ? rfs_fail_memory(p->err) : 0;
 }
 
 static int parse_stages(struct rfs_layout_rules *rules, struct rfs_lex *p)
@@ -397,16 +398,14 @@ static int parse_cuts(struct rfs_layout_rules *rules, struct rfs_lex *p, struct 
 
 static int keep(struct rfs_layout_rules *rules, struct rfs_lex *p, const struct rule *rule)
 {
-    if (rules->rules.n >= UINT32_MAX || !RFS_PUSH(&rules->rules, *rule))
+    if (rules->rules.n >= UINT32_MAX)
         return rfs_fail_memory(p->err);
-    if (!rule->literal)
-        return 0;
-    const uint32_t id = rfs_intern_add(rules->literals, rule->pattern, strlen(rule->pattern));
-    if (id == RFS_NO_ID)
-        return rfs_fail_memory(p->err);
-    if (id < rules->literal_at.n)
-        return 0;
-    return RFS_PUSH(&rules->literal_at, (uint32_t)rules->rules.n - 1) ? 0 : rfs_fail_memory(p->err);
+    RFS_ADD(&rules->arena, &rules->rules, *rule);
+    const uint32_t id =
+        rule->literal ? rfs_intern_add(rules->literals, rule->pattern, strlen(rule->pattern)) : 0;
+    if (rule->literal && id == rules->literal_at.n)
+        RFS_ADD(&rules->arena, &rules->literal_at, (uint32_t)rules->rules.n - 1);
+    return rules->arena.failed || id == RFS_NO_ID ? rfs_fail_memory(p->err) : 0;
 }
 
 /* Parses a rule. The cuts never have a colon, so the last of the line ends the pattern. */
@@ -493,12 +492,12 @@ int rfs_layout_rules_parse(const char *name, const char *text, size_t size,
     *out = rules;
     if (rules == NULL)
         return rfs_fail_memory(err);
-    rules->name = strdup(name);
+    rules->name = rfs_arena_text(&rules->arena, name, strlen(name));
     rules->literals = rfs_intern_new();
     rules->stage = STAGE_ALL;
-    const bool begun =
-        RFS_PUSH(&rules->axes, ((struct device_axes){.n = 1, .dev[0].name = LAYOUT_RULES_ALL}));
-    const int rc = !begun || rules->name == NULL || rules->literals == NULL
+    RFS_ADD(&rules->arena, &rules->axes,
+            ((struct device_axes){.n = 1, .dev[0].name = LAYOUT_RULES_ALL}));
+    const int rc = rules->arena.failed || rules->literals == NULL
                        ? rfs_fail_memory(err)
                        : parse_lines(rules, text, size, err);
     if (rc != 0) {
@@ -512,12 +511,8 @@ void rfs_layout_rules_free(struct rfs_layout_rules *rules)
 {
     if (rules == NULL)
         return;
-    free(rules->rules.data);
-    free(rules->axes.data);
-    free(rules->literal_at.data);
     rfs_intern_free(rules->literals);
     rfs_arena_free(&rules->arena);
-    free(rules->name);
     free(rules);
 }
 

@@ -36,6 +36,7 @@
  */
 #include "plan/names.h"
 
+#include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/glob.h"
 #include "base/intern.h"
@@ -80,27 +81,15 @@ static char *take_part(char **list)
 #define KEEP RFS_DTYPE_COUNT
 
 struct dtype_rule {
-    const char *pattern; /* in text */
-    enum rfs_dtype to;   /* or KEEP */
+    const char *pattern;
+    enum rfs_dtype to; /* or KEEP */
 };
 
 struct dtype_rules {
-    char *text; /* owned; cut into rules */
     RFS_VEC(struct dtype_rule) rules;
     bool has_other; /* a rule without a pattern was there: */
     enum rfs_dtype other;
 };
-
-static void free_rules(struct dtype_rules *rules)
-{
-    if (!rules)
-        return;
-    free(rules->rules.data);
-    free(rules->text);
-    free(rules);
-}
-
-RFS_CLEANUP_OF(rules_cleanup, struct dtype_rules *, free_rules)
 
 static bool parse_target(const char *text, enum rfs_dtype *to)
 {
@@ -117,7 +106,8 @@ static bool parse_target(const char *text, enum rfs_dtype *to)
     return false;
 }
 
-static int add_rule(struct dtype_rules *rules, char *text, struct rfs_error *err)
+static int add_rule(struct dtype_rules *rules, char *text, struct rfs_arena *memory,
+                    struct rfs_error *err)
 {
     char *equals = strrchr(text, '=');
     struct dtype_rule rule = {.pattern = NULL};
@@ -134,39 +124,40 @@ static int add_rule(struct dtype_rules *rules, char *text, struct rfs_error *err
     if (rule.pattern && !*rule.pattern)
         return rfs_fail_usage(err, DTYPE_REMEDY,
                               "option dtype: a rule has no pattern before its =");
-    if (rule.pattern)
-        return RFS_PUSH(&rules->rules, rule) ? 0 : rfs_fail_memory(err);
-    if (rules->has_other)
+    if (!rule.pattern && rules->has_other)
         return rfs_fail_usage(err, DTYPE_REMEDY, "option dtype: two rules are without a pattern");
-    rules->has_other = true;
-    rules->other = rule.to;
+    if (rule.pattern) {
+        RFS_ADD(memory, &rules->rules, rule);
+    } else {
+        rules->has_other = true;
+        rules->other = rule.to;
+    }
     return 0;
 }
 
-/* Parses rules. 0 with *out owned, or -EINVAL (a mistake of usage) or -ENOMEM with *err filled. */
-static int parse_rules(const char *text, struct dtype_rules **out, struct rfs_error *err)
+/* Parses rules. 0 with *out in MEMORY, or -EINVAL (a mistake of usage) or -ENOMEM, *err filled. */
+static int parse_rules(const char *text, struct rfs_arena *memory, struct dtype_rules **out,
+                       struct rfs_error *err)
 {
-    RFS_CLEANUP(rules_cleanup) struct dtype_rules *rules = calloc(1, sizeof *rules);
+    struct dtype_rules *rules = *out = rfs_arena_zeros(memory, 1, sizeof *rules);
+    char *rest = rfs_arena_text(memory, text, strlen(text));
 
-    *out = NULL;
-    if (!rules || !(rules->text = strdup(text)))
-        return rfs_fail_memory(err);
-    for (char *rest = rules->text; rest;) {
-        const int rc = add_rule(rules, take_part(&rest), err);
+    while (!memory->failed && rest) {
+        const int rc = add_rule(rules, take_part(&rest), memory, err);
         if (rc)
             return rc;
     }
-    *out = RFS_STEAL(rules);
-    return 0;
+    return memory->failed ? rfs_fail_memory(err) : 0;
 }
 
 bool rfs_names_dtype_is(const char *text, enum rfs_dtype dtype)
 {
-    RFS_CLEANUP(rules_cleanup) struct dtype_rules *rules = NULL;
+    RFS_CLEANUP(rfs_arena_free) struct rfs_arena memory = {0};
+    struct dtype_rules *rules;
     struct rfs_error err;
 
-    return parse_rules(text, &rules, &err) == 0 && rules->rules.n == 0 && rules->has_other &&
-           rules->other == dtype;
+    return parse_rules(text, &memory, &rules, &err) == 0 && rules->rules.n == 0 &&
+           rules->has_other && rules->other == dtype;
 }
 
 /* Returns the dtype of a parameter of that name: FROM where no rule says otherwise. */
@@ -189,26 +180,17 @@ static enum rfs_dtype find_dtype(const struct dtype_rules *rules, const char *na
 
 /* The patterns of only= or drop=. */
 struct choice {
-    char *text; /* owned; cut into patterns; NULL: the option is not given */
+    char *text; /* cut into patterns; NULL: the option is not given */
     RFS_VEC(const char *) patterns;
-    _Atomic unsigned char *used; /* [patterns] a name that was looked up is like it; owned */
+    _Atomic unsigned char *used; /* [patterns] a name that was looked up is like it */
 };
 
-static void free_choice(struct choice *choice)
-{
-    free(choice->patterns.data);
-    free(choice->used);
-    free(choice->text);
-}
-
-static int parse_choice(const char *option, const char *text, struct choice *out,
-                        struct rfs_error *err)
+static int parse_choice(const char *option, const char *text, struct rfs_arena *memory,
+                        struct choice *out, struct rfs_error *err)
 {
     if (!text)
         return 0;
-    out->text = strdup(text);
-    if (!out->text)
-        return rfs_fail_memory(err);
+    out->text = rfs_arena_text(memory, text, strlen(text));
     for (char *rest = out->text; rest;) {
         const char *pattern = take_part(&rest);
         if (!*pattern)
@@ -217,11 +199,10 @@ static int parse_choice(const char *option, const char *text, struct choice *out
         if (out->patterns.n == PATTERNS_MOST)
             return rfs_fail_usage(err, "a shorter pattern with a *",
                                   "option %s has more than %d patterns", option, PATTERNS_MOST);
-        if (!RFS_PUSH(&out->patterns, pattern))
-            return rfs_fail_memory(err);
+        RFS_ADD(memory, &out->patterns, pattern);
     }
-    out->used = calloc(out->patterns.n, sizeof *out->used);
-    return out->used ? 0 : rfs_fail_memory(err);
+    out->used = rfs_arena_zeros(memory, out->patterns.n, sizeof *out->used);
+    return memory->failed ? rfs_fail_memory(err) : 0;
 }
 
 /* Returns whether a name is like a pattern, and marks each pattern that it is like. */
@@ -265,8 +246,9 @@ struct name_pattern {
 
 /* The map of names=. */
 struct name_map {
-    char *path;              /* owned */
-    bool unwraps;            /* there is no file: names lose their wrappers */
+    struct rfs_arena *memory; /* that of the names */
+    const char *path;
+    bool unwraps; /* there is no file: names lose their wrappers */
     struct rfs_intern *from; /* keys */
     struct rfs_intern *to;   /* names shown by keys without a star */
     RFS_VEC(uint32_t) shown; /* by id in from: id in to, or RFS_NO_ID for one that is left out */
@@ -279,35 +261,24 @@ struct name_map {
 };
 
 struct rfs_names {
+    struct rfs_arena memory;   /* that of all below but the tables */
     struct name_map *map;      /* NULL: parameters keep their names */
     struct choice only, drop;  /* those that are shown */
     struct dtype_rules *rules; /* NULL: dtypes as they are */
     struct rfs_known *states;  /* names that are not shown; or NULL */
 };
 
-static void free_map(struct name_map *map)
-{
-    if (!map)
-        return;
-    rfs_intern_free(map->from);
-    rfs_intern_free(map->to);
-    rfs_intern_free(map->made);
-    free(map->patterns.data);
-    free(map->shown.data);
-    free(map->used);
-    free(map->path);
-    free(map);
-}
-
 void rfs_names_free(struct rfs_names *names)
 {
     if (!names)
         return;
-    free_map(names->map);
-    free_choice(&names->only);
-    free_choice(&names->drop);
-    free_rules(names->rules);
+    if (names->map) {
+        rfs_intern_free(names->map->from);
+        rfs_intern_free(names->map->to);
+        rfs_intern_free(names->map->made);
+    }
     rfs_known_free(names->states);
+    rfs_arena_free(&names->memory);
     free(names);
 }
 
@@ -389,8 +360,10 @@ static int add_pattern(struct name_map *map, uint32_t key, const char *value, st
     const uint32_t id = value ? rfs_intern_add(map->made, value, strlen(value)) : RFS_NO_ID;
     if (value && id != RFS_NO_ID)
         pattern.value = rfs_intern_text(map->made, id);
-    return (!value || pattern.value) && RFS_PUSH(&map->patterns, pattern) ? 0
-                                                                          : rfs_fail_memory(err);
+    if (value && !pattern.value)
+        return rfs_fail_memory(err);
+    RFS_ADD(map->memory, &map->patterns, pattern);
+    return 0;
 }
 
 /* Reads the value of a key, the name that it is shown by. */
@@ -422,14 +395,13 @@ static int read_pairs(struct name_map *map, struct rfs_json_read *json, struct r
     bool first = true;
 
     while (rfs_json_read_member(json, &first)) {
-        int rc = check_name(map, json->text, json->text, err)
+        const int rc = check_name(map, json->text, json->text, err)
                 ?: add_once(map, map->from, json->text, json->text, "it comes twice", &from,
                             err)
                 ?: read_shown(map, json, from, &to, err);
-        if (!rc && !RFS_PUSH(&map->shown, to))
-            rc = rfs_fail_memory(err);
         if (rc)
             return rc;
+        RFS_ADD(map->memory, &map->shown, to);
     }
     return rfs_json_read_end(json) ? 0 : fail_json(map, json, err);
 }
@@ -448,17 +420,23 @@ static int read_map(struct name_map *map, struct rfs_store *store, struct rfs_er
     if (rc)
         return rc;
     map->met = map->shown.n == 0;
-    map->used = calloc(map->shown.n + 1, sizeof *map->used);
-    return map->used ? 0 : rfs_fail_memory(err);
+    map->used = rfs_arena_zeros(map->memory, map->shown.n, sizeof *map->used);
+    return map->memory->failed ? rfs_fail_memory(err) : 0;
 }
 
-static int open_map(const struct rfs_names_config *config, struct name_map **out,
+static int open_map(const struct rfs_names_config *config, struct rfs_names *names,
                     struct rfs_error *err)
 {
-    struct name_map *map = *out = calloc(1, sizeof *map);
+    struct name_map *map = names->map = rfs_arena_zeros(&names->memory, 1, sizeof *map);
 
-    if (!map || !(map->path = strdup(config->names)) || !(map->from = rfs_intern_new()) ||
-        !(map->to = rfs_intern_new()) || !(map->made = rfs_intern_new()))
+    if (!map)
+        return rfs_fail_memory(err);
+    map->memory = &names->memory;
+    map->path = rfs_arena_text(&names->memory, config->names, strlen(config->names));
+    map->from = rfs_intern_new();
+    map->to = rfs_intern_new();
+    map->made = rfs_intern_new();
+    if (!map->path || !map->from || !map->to || !map->made)
         return rfs_fail_memory(err);
     map->unwraps = map->met = strcmp(config->names, "unwrap") == 0;
     return map->unwraps ? 0 : read_map(map, config->store, err);
@@ -473,12 +451,12 @@ int rfs_names_open(const struct rfs_names_config *config, struct rfs_names **out
     RFS_CLEANUP(names_cleanup) struct rfs_names *names = calloc(1, sizeof *names);
     int rc = names ? 0 : rfs_fail_memory(err);
     if (!rc && config->names)
-        rc = open_map(config, &names->map, err);
+        rc = open_map(config, names, err);
     if (!rc)
-        rc = parse_choice("only", config->only, &names->only, err)
-                 ?: parse_choice("drop", config->drop, &names->drop, err);
+        rc = parse_choice("only", config->only, &names->memory, &names->only, err)
+                 ?: parse_choice("drop", config->drop, &names->memory, &names->drop, err);
     if (!rc && config->dtype)
-        rc = parse_rules(config->dtype, &names->rules, err);
+        rc = parse_rules(config->dtype, &names->memory, &names->rules, err);
     if (!rc && config->weights)
         rc = rfs_known_states(&names->states, err);
     if (!rc)
