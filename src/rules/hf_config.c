@@ -16,18 +16,16 @@
 #define REMEDY "the config.json of the model, as HuggingFace has it"
 
 struct rfs_hf_config {
-    struct rfs_arena arena; /* owns all texts */
+    struct rfs_arena arena; /* that of all texts and lists */
     const char *name;
     RFS_VEC(struct rfs_hf_value) values; /* by key, each once */
     struct rfs_hf_cuts quantization;
-    bool failed; /* while it is read: for want of memory; looked at once */
 };
 
 void rfs_hf_config_free(struct rfs_hf_config *config)
 {
     if (!config)
         return;
-    free(config->values.data);
     rfs_arena_free(&config->arena);
     free(config);
 }
@@ -44,7 +42,6 @@ static const char *join_key(struct rfs_hf_config *config, const char *prefix, co
     const size_t before = strlen(prefix), length = strlen(key);
     char *joined = rfs_arena_alloc(&config->arena, before + length + 2);
 
-    config->failed |= !joined;
     if (!joined)
         return NULL;
     memcpy(joined, prefix, before);
@@ -54,20 +51,15 @@ static const char *join_key(struct rfs_hf_config *config, const char *prefix, co
     return joined;
 }
 
-static void add_text(struct rfs_hf_config *config, const char *text, struct rfs_hf_value *value)
-{
-    value->kind = RFS_HF_TEXT;
-    value->text = rfs_arena_text(&config->arena, text, strlen(text));
-    config->failed |= !value->text;
-}
-
 /* Reads a value that is no object, no list and no null. */
 static void read_plain(struct rfs_hf_config *config, const cJSON *item, struct rfs_hf_value *value)
 {
-    if (cJSON_IsString(item))
-        add_text(config, item->valuestring, value);
-    else if (cJSON_IsBool(item) || rfs_json_tree_integer(item, &value->number))
+    if (cJSON_IsString(item)) {
+        value->kind = RFS_HF_TEXT;
+        value->text = rfs_arena_text(&config->arena, item->valuestring, strlen(item->valuestring));
+    } else if (cJSON_IsBool(item) || rfs_json_tree_integer(item, &value->number)) {
         value->kind = RFS_HF_NUMBER;
+    }
     if (cJSON_IsTrue(item))
         value->number = 1;
 }
@@ -79,10 +71,8 @@ static void read_list(struct rfs_hf_config *config, const cJSON *list, struct rf
     size_t n = 0;
 
     cJSON_ArrayForEach(item, list) n++;
-    if (n > 0 && !(entries = rfs_arena_alloc(&config->arena, n * sizeof *entries))) {
-        config->failed = true;
+    if (n > 0 && !(entries = rfs_arena_alloc(&config->arena, n * sizeof *entries)))
         return;
-    }
     value->kind = RFS_HF_LIST;
     value->list = entries;
     cJSON_ArrayForEach(item, list)
@@ -112,10 +102,8 @@ static void add_object(struct rfs_hf_config *config, const cJSON *object, const 
             read_list(config, member, &value);
         else
             read_plain(config, member, &value);
-        config->failed = config->failed || !RFS_PUSH(&config->values, value);
-        if (config->failed)
-            return;
-        if (cJSON_IsObject(member) && level < MOST_LEVELS)
+        RFS_ADD(&config->arena, &config->values, value);
+        if (!config->arena.failed && cJSON_IsObject(member) && level < MOST_LEVELS)
             add_object(config, member, value.key, level + 1);
     }
 }
@@ -165,7 +153,7 @@ static void find_quantization(struct rfs_hf_config *config, const char *text, si
         }
         before = end;
     }
-    config->failed |= json.no_memory;
+    config->arena.failed |= json.no_memory;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -219,7 +207,7 @@ int rfs_hf_config_read(const char *name, const char *text, size_t n, struct rfs_
         return rfs_fail(err, -EINVAL, RFS_AT(name, 0), REMEDY, "is not a JSON object");
     add_object(config, tree, "", 0);
     find_quantization(config, text, 0, n, true);
-    if (!config->name || config->failed)
+    if (config->arena.failed)
         return rfs_fail_memory(err);
     const int sorted = sort_values(config, err);
     if (sorted == 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rules/known.h"
 
+#include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/glob.h"
 #include "base/text.h"
@@ -8,101 +9,72 @@
 #include "rules/statements.h"
 
 struct rfs_known {
-    RFS_VEC(char *) patterns; /* each owned */
+    struct rfs_arena memory; /* that of the patterns */
+    RFS_VEC(const char *) patterns;
 };
 
 void rfs_known_free(struct rfs_known *known)
 {
     if (!known)
         return;
-    for (size_t i = 0; i < known->patterns.n; i++)
-        free(known->patterns.data[i]);
-    free(known->patterns.data);
+    rfs_arena_free(&known->memory);
     free(known);
 }
 
 RFS_CLEANUP_OF(known_cleanup, struct rfs_known *, rfs_known_free)
 RFS_CLEANUP_OF(rules_cleanup, struct rfs_rules *, rfs_rules_free)
 
-/* Adds a pattern, which it takes over, unless it is there. False when out of memory. */
-static bool add(struct rfs_known *known, char *pattern)
+/* Adds a pattern, which lies in the memory, unless it is there. */
+static void add(struct rfs_known *known, const char *pattern)
 {
-    RFS_FREE char *own = pattern;
+    bool there = known->memory.failed;
 
-    if (!own)
-        return false;
-    for (size_t i = 0; i < known->patterns.n; i++)
-        if (strcmp(known->patterns.data[i], own) == 0)
-            return true;
-    if (!RFS_PUSH(&known->patterns, own))
-        return false;
-    own = NULL;
-    return true;
+    for (size_t i = 0; i < known->patterns.n && !there; i++)
+        there = strcmp(known->patterns.data[i], pattern) == 0;
+    if (!there)
+        RFS_ADD(&known->memory, &known->patterns, pattern);
 }
 
 /* Adds a name with holes. */
-static bool add_name(struct rfs_known *known, const struct name_part *part)
+static void add_name(struct rfs_known *known, const struct name_part *part)
 {
-    char *text = NULL;
-    size_t n;
-    FILE *out = open_memstream(&text, &n);
+    const char *text = "";
 
-    if (!out)
-        return false;
-    for (; part; part = part->next)
-        fprintf(out, "%.*s%s", (int)part->n, part->text, part->hole ? "*" : "");
-    if (fclose(out) != 0) {
-        free(text);
-        return false;
-    }
-    return add(known, text);
-}
-
-/* Adds all names of a tensor. */
-static bool add_names(struct rfs_known *known, const struct node *tensor)
-{
-    for (; tensor; tensor = tensor->also)
-        if (!add_name(known, tensor->name))
-            return false;
-    return true;
+    for (; part && !known->memory.failed; part = part->next)
+        text = rfs_arena_printf(&known->memory, "%s%.*s%s", text, (int)part->n, part->text,
+                                part->hole ? "*" : "");
+    add(known, text);
 }
 
 /* Adds the tensors that a side of a rule is made of. Rules nest no deeper than RULES_LEVELS. */
-static bool add_tensors(struct rfs_known *known, const struct node *node)
+static void add_tensors(struct rfs_known *known, const struct node *node)
 {
-    for (; node; node = node->next)
-        if (!(node->kind == NODE_TENSOR ? add_names(known, node) : add_tensors(known, node->kids)))
-            return false;
-    return true;
-}
-
-static bool add_words(struct rfs_known *known, const struct rfs_rules_word *word)
-{
-    for (; word; word = word->next)
-        if (!add(known, strdup(word->text)))
-            return false;
-    return true;
+    for (; node; node = node->next) {
+        if (node->kind != NODE_TENSOR)
+            add_tensors(known, node->kids);
+        for (const struct node *name = node; node->kind == NODE_TENSOR && name; name = name->also)
+            add_name(known, name->name);
+    }
 }
 
 /* Adds what a statement drops of a training's names. */
-static bool take_states(struct rfs_known *known, const struct statement *statement)
+static void take_states(struct rfs_known *known, const struct statement *statement)
 {
-    return statement->kind != STATEMENT_DROP || statement->side != SIDE_LEFT ||
-           add_words(known, statement->words);
+    const bool drops = statement->kind == STATEMENT_DROP && statement->side == SIDE_LEFT;
+
+    for (const struct rfs_rules_word *word = drops ? statement->words : NULL; word;
+         word = word->next)
+        add(known, rfs_arena_text(&known->memory, word->text, strlen(word->text)));
 }
 
 /* Adds the tensors of HuggingFace that a statement is about. */
-static bool take_tensors(struct rfs_known *known, const struct statement *statement)
+static void take_tensors(struct rfs_known *known, const struct statement *statement)
 {
-    switch (statement->kind) {
-    case STATEMENT_RULE:
-        return add_tensors(known, statement->right);
-    case STATEMENT_REPEAT:
-    case STATEMENT_COPY:
-        return statement->side != SIDE_RIGHT || add_name(known, statement->names[0]);
-    default:
-        return true;
-    }
+    if (statement->kind == STATEMENT_RULE)
+        add_tensors(known, statement->right);
+    else if ((statement->kind == STATEMENT_REPEAT || statement->kind == STATEMENT_COPY) &&
+             statement->side == SIDE_RIGHT)
+        add_name(known, statement->names[0]);
 }
 
 /* Returns whether rules are for a type of models; NULL is any. */
@@ -118,7 +90,7 @@ static bool is_for(const struct rfs_rules *rules, const char *model_type)
     return any;
 }
 
-typedef bool take_fn(struct rfs_known *known, const struct statement *statement);
+typedef void take_fn(struct rfs_known *known, const struct statement *statement);
 
 /* Goes through the shipped rules of a type of models. Files that others include are skipped. */
 static int find(const char *model_type, take_fn *take, struct rfs_known **out,
@@ -142,9 +114,10 @@ static int find(const char *model_type, take_fn *take, struct rfs_known **out,
         if (strcmp(rfs_rules_side(rules, SIDE_RIGHT), "huggingface") != 0)
             continue; /* adapters, whose rules drop weights */
         for (size_t i = 0; i < rules->statements.n && is_for(rules, model_type); i++)
-            if (!take(known, &rules->statements.data[i]))
-                return rfs_fail_memory(err);
+            take(known, &rules->statements.data[i]);
     }
+    if (known->memory.failed)
+        return rfs_fail_memory(err);
     if (known->patterns.n > 0)
         *out = RFS_STEAL(known);
     return 0;
