@@ -41,7 +41,7 @@
 #define RFS_KEPT_BYTES (UINT64_C(1) << 30)
 
 enum rfs_kept_kind { RFS_KEPT_INDEX, RFS_KEPT_SIZES };
-/* Returns the first bytes of such a file. */
+/* Returns the first bytes of such a file. Other files than kept.c call it for tests alone. */
 const char *rfs_kept_magic(enum rfs_kept_kind kind);
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
@@ -79,7 +79,7 @@ struct rfs_kept_file {
 };
 /*
  * Takes FD, or with -1 the SIZE bytes of MEMORY, which last as long as *file. False when it is no
- * such file: the descriptor is closed then.
+ * such file: the descriptor is closed then. Other files than kept.c call it for tests alone.
  */
 bool rfs_kept_parse(enum rfs_kept_kind kind, const char *key, int fd, const void *memory,
                     uint64_t size, struct rfs_kept_file *file);

@@ -97,9 +97,15 @@ struct rfs_kept_numbers {
     uint32_t n_names, n_types;
     const uint32_t *names, *types;
 };
-/* Returns the kept bytes of index NUMBER, which the caller owns; NULL when they have changed. */
+/*
+ * Returns the kept bytes of index NUMBER, which the caller owns; NULL when they have changed. Other
+ * files than kept_index.c call it for tests alone.
+ */
 void *rfs_kept_index_read_body(const struct rfs_kept_index *index, uint32_t number, size_t *n);
-/* Parses them. Returns NULL for an index that is invalid for files with those sizes. */
+/*
+ * Parses them. Returns NULL for an index that is invalid for files with those sizes. Other files
+ * than kept_index.c call it for tests alone.
+ */
 struct rfs_index *rfs_kept_body_take(const void *bytes, size_t n,
                                      const struct rfs_kept_numbers *numbers,
                                      struct rfs_intern *types, const uint64_t *file_bytes,

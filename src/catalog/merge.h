@@ -37,7 +37,7 @@ struct rfs_merge_map {
  * Reads the map at PATH of a checkpoint that consists of these FILES, in the folder of the map.
  * Returns 0 with *out to be freed by rfs_merge_map_free, also after a failure: -EINVAL for another
  * kind of file, -ENOENT when it names another file, -EFBIG, -ENOMEM, or the system's error, each
- * with *err filled.
+ * with *err filled. Other files than merge.c call it for tests alone, as the next two.
  */
 int rfs_merge_map_read(const struct rfs_beneath *beneath, struct rfs_store *store, const char *path,
                        const char *const *files, size_t n_files, struct rfs_tables *tables,

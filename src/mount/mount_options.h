@@ -63,8 +63,14 @@ void rfs_mount_options_help_all(void);
 /* Returns whether the source, or a file that an option names, is in object storage. */
 bool rfs_mount_options_objects(const struct rfs_mount_options *options);
 
-/* Adds the settings of ENVIRONMENT (a list of "NAME=value" that ends with NULL). 0 or -ENOMEM. */
+/*
+ * Adds the settings of ENVIRONMENT (a list of "NAME=value" that ends with NULL). 0 or -ENOMEM.
+ * Other files than mount_options.c call it for tests alone.
+ */
 int rfs_mount_options_add_environment(struct rfs_settings *settings, char *const *environment);
-/* Adds the settings of a file. 0, or -errno with *err filled. */
+/*
+ * Adds the settings of a file. 0, or -errno with *err filled. Other files than mount_options.c call
+ * it for tests alone.
+ */
 int rfs_mount_options_add_file(struct rfs_settings *settings, const char *path,
                                struct rfs_error *err);

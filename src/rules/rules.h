@@ -54,7 +54,10 @@ int rfs_rules_open(struct rfs_store *store, const char *path, struct rfs_rules *
                    struct rfs_error *err);
 /* Reads shipped rules, by their name: "qwen3". */
 int rfs_rules_named(const char *name, struct rfs_rules **out, struct rfs_error *err);
-/* Reads the rules in a text; without INCLUDE no file can be included. */
+/*
+ * Reads the rules in a text; without INCLUDE no file can be included. Other files than parse.c call
+ * it for tests alone.
+ */
 int rfs_rules_parse(const char *name, const char *text, size_t n, rfs_rules_include *include,
                     void *ctx, struct rfs_rules **out, struct rfs_error *err);
 void rfs_rules_free(struct rfs_rules *rules);

@@ -31,7 +31,7 @@ struct rfs_access rfs_access_own(void);
 struct rfs_access rfs_access_of(const char *path, const struct stat *st, unsigned wanted);
 /*
  * Returns access by attributes ST and the N bytes of an access control list, as the kernel gives
- * it.
+ * it. Other files than access.c call it for tests alone.
  */
 struct rfs_access rfs_access_listed(const struct stat *st, unsigned wanted, const void *list,
                                     size_t n);

@@ -38,7 +38,7 @@ int rfs_mapfile_read(const struct rfs_beneath *beneath, struct rfs_store *store,
                      enum rfs_mapfile_kind kind, struct rfs_mapfile *out, struct rfs_error *err);
 /*
  * Parses SIZE bytes of a map, which are taken over in any case (from malloc) and changed; messages
- * name PATH.
+ * name PATH. Other files than mapfile.c call it for tests alone.
  */
 int rfs_mapfile_parse(const char *path, char *data, size_t size, enum rfs_mapfile_kind kind,
                       struct rfs_mapfile *out, struct rfs_error *err);

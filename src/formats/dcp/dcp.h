@@ -55,8 +55,9 @@ int rfs_dcp_prove_object(struct rfs_chunks *chunks, const struct rfs_chunked_obj
                          bool all, struct rfs_error *err);
 
 /*
- * Reads a .metadata, and declares, stores and finishes what it describes. Returns and errors
- * are those of rfs_dcp_open. It is torch's, or, for CHUNKS of a keyed format, HyperParallel's.
+ * Reads a .metadata, and declares, stores and finishes what it describes. Returns and errors are
+ * those of rfs_dcp_open. It is torch's, or, for CHUNKS of a keyed format, HyperParallel's. Other
+ * files than dcp_metadata.c call it for tests alone.
  */
 int rfs_dcp_describe(const struct rfs_bytes_source *from, struct rfs_chunks *chunks,
                      struct rfs_error *err);
@@ -88,14 +89,16 @@ struct rfs_dcp_file_item {
  * file; -EINVAL for an item that runs over the end of the file, is damaged, or holds another tensor
  * than the metadata says; -ENOTSUP for one that is not an archive of torch.save, or which stores
  * fewer elements than it has; -ENOMEM, or a read's error; each with *err filled. Takes two reads of
- * 4 KiB for items of torch, as all but the tensor's bytes is at the ends.
+ * 4 KiB for items of torch, as all but the tensor's bytes is at the ends. Other files than dcp.c
+ * call it for tests alone.
  */
 int rfs_dcp_item_find(const struct rfs_dcp_file_item *item, const struct rfs_bytes_source *from,
                       struct rfs_stored_box *out, struct rfs_error *err);
 
 /*
  * Proves that an item is in the file, and what rfs_torch_prove proves of it, whatever it holds.
- * Returns and errors are those of rfs_dcp_item_find and rfs_torch_prove.
+ * Returns and errors are those of rfs_dcp_item_find and rfs_torch_prove. Other files than dcp.c
+ * call it for tests alone.
  */
 int rfs_dcp_item_prove(const struct rfs_dcp_file_item *item, const struct rfs_bytes_source *from,
                        bool all, struct rfs_error *err);

@@ -15,10 +15,14 @@ struct rfs_npy {
 /*
  * Describes a value for numpy. Types that numpy lacks are raw bytes of their width, as ml_dtypes
  * writes them: V2 for bfloat16, which .view(ml_dtypes.bfloat16) makes into what it is. A string is
- * a scalar of that many characters; other values are a row of bytes.
+ * a scalar of that many characters; other values are a row of bytes. Other files than npy.c call it
+ * for tests alone.
  */
 void rfs_npy_describe(const struct rfs_type *type, struct rfs_npy *out);
-/* Appends all that comes before the data. False when out of memory. */
+/*
+ * Appends all that comes before the data. False when out of memory. Other files than npy.c call it
+ * for tests alone.
+ */
 bool rfs_npy_header(const struct rfs_npy *npy, struct rfs_bytes *out);
 
 /* Makes the .npy file of a value of TYPE, whose bytes are those of TARGET. 0, -ENOMEM or -EFBIG. */

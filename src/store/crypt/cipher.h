@@ -66,7 +66,10 @@ static inline uint32_t rfs_cipher_plain(const struct rfs_cipher *cipher, uint32_
 {
     return number + 1 < cipher->blocks ? cipher->block_bytes : cipher->last_plain;
 }
-/* Returns the bytes of the cipher text of block NUMBER. */
+/*
+ * Returns the bytes of the cipher text of block NUMBER. Other files than cipher.c call it for tests
+ * alone.
+ */
 uint32_t rfs_cipher_text_bytes(const struct rfs_cipher *cipher, uint32_t number);
 
 /*

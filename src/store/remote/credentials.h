@@ -71,7 +71,10 @@ int rfs_credentials_fail(struct rfs_credentials_chain *chain, int code, const ch
 /* Returns the file of the token that gave the last credentials; NULL: they took none. */
 const char *rfs_credentials_token_file(const struct rfs_credentials_chain *chain);
 
-/* Reads the answer of a metadata service. False when it has no credentials. */
+/*
+ * Reads the answer of a metadata service. False when it has no credentials. Other files than
+ * credentials.c call it for tests alone.
+ */
 bool rfs_credentials_parse(const char *json, size_t n, struct rfs_credentials *out);
 /*
  * Says whether a token may be sent to URL: over the network by TLS alone, else to this machine or

@@ -51,7 +51,10 @@ bool rfs_profile_is_named(const struct rfs_environment *environment, bool option
 /* Writes to OUT the profile's value of NAME in one of the files, or gives false. */
 bool rfs_profile_get(const struct rfs_environment *environment, enum rfs_profile_file file,
                      const char *name, char *out, size_t cap);
-/* Writes to OUT the value of NAME in [SECTION] or [profile SECTION] of TEXT, or gives false. */
+/*
+ * Writes to OUT the value of NAME in [SECTION] or [profile SECTION] of TEXT, or gives false. Other
+ * files than environment.c call it for tests alone.
+ */
 bool rfs_profile_find(const char *text, const char *section, const char *name, char *out,
                       size_t cap);
 

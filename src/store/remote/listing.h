@@ -58,16 +58,23 @@ int rfs_listing_fetch(struct rfs_remote_folder *folders, size_t n);
 void rfs_remote_listing_free(struct rfs_remote_listing *listing);
 /*
  * Reads one page of ListObjectsV2, of the keys that begin with PREFIX. 0, -EINVAL, -ENOMEM, or
- * -EFBIG when lists take too much memory (retries.h).
+ * -EFBIG when lists take too much memory (retries.h). Other files than listing.c call it for tests
+ * alone.
  */
 int rfs_listing_page(const char *text, size_t n, const char *prefix, struct rfs_remote_listing *out,
                      char *next, size_t cap);
-/* Reads a page of a hub's list. Fails as rfs_listing_page does. */
+/*
+ * Reads a page of a hub's list. Fails as rfs_listing_page does. Other files than listing.c call it
+ * for tests alone.
+ */
 int rfs_listing_tree(const char *text, size_t n, struct rfs_remote_listing *out);
 /*
  * Writes the URL of the next page by the header Link to OUT; "" where there is none. False where
- * there is one that cannot be read.
+ * there is one that cannot be read. Other files than listing.c call it for tests alone.
  */
 bool rfs_listing_next(const char *link, char *out, size_t cap);
-/* Reads the index of a folder, in JSON or HTML. Fails as rfs_listing_page does. */
+/*
+ * Reads the index of a folder, in JSON or HTML. Fails as rfs_listing_page does. Other files than
+ * listing.c call it for tests alone.
+ */
 int rfs_listing_index(const char *text, size_t n, bool json, struct rfs_remote_listing *out);

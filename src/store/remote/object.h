@@ -35,8 +35,11 @@ struct rfs_object_jumps {
     size_t n;
 };
 
-/* Notes a small read at OFFSET. */
+/* Notes a small read at OFFSET. Other files than object.c call it for tests alone. */
 void rfs_object_note_jump(struct rfs_object_jumps *jumps, uint64_t offset);
-/* Writes where the next reads are expected, ascending; returns how many. */
+/*
+ * Writes where the next reads are expected, ascending; returns how many. Other files than object.c
+ * call it for tests alone.
+ */
 size_t rfs_object_guess_jumps(const struct rfs_object_jumps *jumps,
                               uint64_t out[RFS_OBJECT_JUMPS_AHEAD]);
