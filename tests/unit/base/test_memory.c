@@ -152,6 +152,48 @@ static int close_one(void)
     return fd;
 }
 
+static void test_arena_lists(void **state)
+{
+    struct rfs_arena arena = {0};
+    RFS_VEC(uint32_t) list = {0};
+    RFS_VEC(uint32_t) by_id = {0};
+
+    (void)state;
+    for (uint32_t i = 0; i < 100000; i++) {
+        RFS_ADD(&arena, &list, i);
+        *RFS_ADD_AT(&arena, &by_id, i * 2, UINT32_MAX) = i;
+    }
+    assert_int_equal(list.n, 100000);
+    assert_int_equal(by_id.n, 199999);
+    for (uint32_t i = 0; i < 100000; i++) {
+        assert_int_equal(list.data[i], i);
+        assert_int_equal(by_id.data[i * 2], i);
+        assert_true(i == 0 || by_id.data[i * 2 - 1] == UINT32_MAX);
+    }
+    assert_string_equal(rfs_arena_printf(&arena, "%s_%u", "rank", 7), "rank_7");
+    const unsigned char *zeros = rfs_arena_zeros(&arena, 3, 1000);
+    for (size_t i = 0; i < 3000; i++)
+        assert_int_equal(zeros[i], 0);
+    assert_false(arena.failed);
+    rfs_arena_free(&arena);
+}
+
+static void test_arena_remembers_a_failure(void **state)
+{
+    struct rfs_arena arena = {0};
+    RFS_VEC(uint32_t) list = {0};
+
+    (void)state;
+    assert_null(rfs_arena_zeros(&arena, SIZE_MAX / 2, 3));
+    assert_true(arena.failed);
+    assert_non_null(rfs_arena_text(&arena, "abc", 3)); /* what there is room for is still made */
+    RFS_ADD(&arena, &list, 1);
+    assert_int_equal(list.n, 1);
+    assert_true(arena.failed);
+    rfs_arena_free(&arena);
+    assert_false(arena.failed);
+}
+
 static void test_cleanup(void **state)
 {
     char *text = NULL;
@@ -177,6 +219,8 @@ int main(void)
         cmocka_unit_test(test_arena_large_first_keeps_the_small_together),
         cmocka_unit_test(test_arena_impossible_sizes),
         cmocka_unit_test(test_arena_text),
+        cmocka_unit_test(test_arena_lists),
+        cmocka_unit_test(test_arena_remembers_a_failure),
         cmocka_unit_test(test_cleanup),
     };
 
