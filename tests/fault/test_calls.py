@@ -70,7 +70,7 @@ def test_short_reads():
     env = short_reads()
     for number, (params, how) in enumerate(((ALONE, "io=direct"), (MIXED, "io=direct"), (MIXED, "io=cached"))):
         tree = Tree(folder(f"tree{number}"), params, 4, 4)
-        with Foreground(tree.src, tree.options(how), env=env) as m:
+        with Foreground(tree.src, to_look_into(tree.options(how)), env=env) as m:
             all_right(m, tree)
             maps = read_all(f"/proc/{m.process.pid}/maps").decode()
             check("short_reads.so" in maps, "it is not loaded")

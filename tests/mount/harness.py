@@ -51,6 +51,11 @@ def needs_to_look_into_a_server_with_a_key():
     need(os.geteuid() == 0, "only root may look into the process")
 
 
+def to_look_into(options):
+    """Options of a server of which the tests read what only its user may, in /proc: in its sandbox it belongs to root."""
+    return options if os.geteuid() == 0 else options + ",sandbox=off"
+
+
 def needs_namespace(what):
     """For tests that mount in a namespace of their own. In a chroot whose root is no mount point, what they mount could
     reach the other namespaces."""

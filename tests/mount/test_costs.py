@@ -38,7 +38,8 @@ class Counted:
         io, self.ahead = setting
         source, strategies = tree
         self.what = f"io={io}" + (f", read_ahead_kb={self.ahead}" if self.ahead else "")
-        self.mount = Mount(source, ",".join([strategies, f"io={io}", *options]), mnt=folder(f"mnt-{io}-{self.ahead}"))
+        told = to_look_into(",".join([strategies, f"io={io}", *options]))
+        self.mount = Mount(source, told, mnt=folder(f"mnt-{io}-{self.ahead}"))
 
     def __enter__(self):
         need(not self.ahead or os.geteuid() == 0, "the read-ahead of a mount is root's to set")

@@ -90,7 +90,7 @@ def test_memory_is_the_cache_and_64_mib():
 def test_no_thread_or_descriptor_is_left_in_the_parent():
     """The parent is gone once the mount answers: one process, in a session of its own, in /."""
     tree = small()
-    with Mount(tree.src, tree.options()) as m:
+    with Mount(tree.src, to_look_into(tree.options())) as m:
         equal(os.readlink(f"/proc/{m.pid}/cwd"), "/", "working folder")
         equal(os.getsid(m.pid), m.pid, "session")
         for fd in range(3):
@@ -100,7 +100,7 @@ def test_no_thread_or_descriptor_is_left_in_the_parent():
 def test_at_most_256_sources_are_open():
     n = 320
     tree = Tree(folder("tree"), [Param("w", (n * 16, 64), 0, 1), Param("b", (n,), 0, 0)], n, 2)
-    with Mount(tree.src, tree.options("cache=1M")) as m:
+    with Mount(tree.src, to_look_into(tree.options("cache=1M"))) as m:
         counts, done = [], threading.Event()
 
         def watch():
