@@ -15,9 +15,8 @@
 #include "base/order.h"
 #include "base/path.h"
 #include "base/vec.h"
-#include "store/mapfile.h"
+#include "formats/safetensors/safetensors.h"
 
-#define MINDSPORE_NAME "param_name_map.json"
 #define REMEDY_SAVE "copy the folder again, or save the checkpoint again"
 
 /* ---- the map --------------------------------------------------------------------------------- */
@@ -108,11 +107,10 @@ int rfs_merge_map_read(const struct rfs_beneath *beneath, struct rfs_store *stor
     m.err = err;
     if (!out->path)
         return rfs_fail_memory_of(err, path);
-    const bool mindspore = strcmp(rfs_path_name(path), MINDSPORE_NAME) == 0;
-    out->closed = mindspore && n_files > 1;
-    int rc =
-        rfs_mapfile_read(beneath, store, path,
-                         mindspore ? RFS_MAPFILE_WEIGHTS_MAYBE : RFS_MAPFILE_WEIGHTS, &json, err);
+    enum rfs_weight_map_style style;
+    (void)rfs_safetensors_map_style(rfs_path_name(path), &style);
+    out->closed = style == RFS_WEIGHT_MAP_MINDSPORE && n_files > 1;
+    int rc = rfs_mapfile_read(beneath, store, path, rfs_weight_map_forms[style], &json, err);
     if (rc == 0)
         rc = index_files(&m);
     for (size_t i = 0; rc == 0 && i < json.n; i++)

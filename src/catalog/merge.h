@@ -19,7 +19,7 @@ struct rfs_merge_mapped {
 
 /*
  * The JSON file that says which file has each parameter: model.safetensors.index.json of
- * HuggingFace or param_name_map.json of MindSpore. mapfile.c draws them.
+ * HuggingFace or param_name_map.json of MindSpore. weight_map.c draws them.
  */
 struct rfs_merge_map {
     struct rfs_merge_mapped *data; /* entries in the order of the text, each name once; owned */

@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- *   a map of files                 {"0": "a/rank_0.ckpt", "1": "…"}
- *   model.safetensors.index.json   {"metadata": {…},
- *                                   "weight_map": {"w": "model-00001-of-00002.safetensors"}}
- *   param_name_map.json            {"metadata": {"total_size": 8},
- *                                   "weight_map": {"w": "part0.safetensors"}}
- *   the same, before 2.5           {"w": "part0.safetensors"}
+ *   {"0": "a/rank_0.ckpt", "1": "…"}
+ *   {"metadata": {…}, "MEMBER": {"w": "a.safetensors"}}
  *
- * Sources: transformers, and unified_safetensors and _load_parallel_checkpoint of MindSpore 2.10,
- * which takes the whole object where there is no weight_map. They join the names of weight maps to
- * the map's folder, so "./a" and "a" are one file. Of keys given twice the last would count in
- * Python; here they are refused.
+ * Of keys given twice the last would count in Python; here they are refused.
  */
 #include "store/mapfile.h"
 
@@ -30,7 +23,7 @@
 struct reader {
     struct rfs_mapfile *map;
     const char *path;
-    enum rfs_mapfile_kind kind;
+    struct rfs_mapfile_form form;
     struct rfs_error *err;
     size_t kept;     /* bytes of texts */
     uint32_t *table; /* a pair's number plus 1, by its key; owned */
@@ -47,8 +40,8 @@ void rfs_mapfile_free(struct rfs_mapfile *map)
 
 static int fail(const struct reader *reader, const char *what)
 {
-    return rfs_fail(reader->err, -EINVAL, RFS_IN(reader->path), "the file as it was written", "%s",
-                    what);
+    return rfs_fail(reader->err, -EINVAL, RFS_IN(reader->path), "the file as it was written", what,
+                    reader->form.member);
 }
 
 static int fail_json(const struct reader *reader, const struct rfs_json_read *json)
@@ -126,7 +119,7 @@ static int read_pair(struct reader *reader, struct rfs_json_read *json)
     if (!rfs_json_read_string(json))
         return fail_json(reader, json);
     char *value = keep(reader, json);
-    if (reader->kind != RFS_MAPFILE_PLAIN && rfs_origin_stays(value))
+    if (reader->form.member && rfs_origin_stays(value))
         shorten(value);
     pair.value = value;
     if (!RFS_PUSH(map, pair))
@@ -148,9 +141,10 @@ static int read_pairs(struct reader *reader, struct rfs_json_part part)
 }
 
 /* Finds the object that is the map; all around it is looked at as well. */
-static int find_map(const struct reader *reader, size_t size, enum rfs_mapfile_kind kind,
-                    struct rfs_json_part *out)
+static int find_map(const struct reader *reader, size_t size, struct rfs_json_part *out)
 {
+    const char *member = reader->form.member;
+    const size_t member_n = member ? strlen(member) : 0;
     RFS_CLEANUP(rfs_json_read_free)
     struct rfs_json_read json = rfs_json_read_begin(reader->map->text, size);
     struct rfs_json_part part;
@@ -160,10 +154,11 @@ static int find_map(const struct reader *reader, size_t size, enum rfs_mapfile_k
     const bool is_object = rfs_json_read_peek(&json, '{');
     *out = (struct rfs_json_part){json.at, size - json.at};
     while (is_object && rfs_json_read_member(&json, &first)) {
-        const bool is_map = json.text_n == 10 && memcmp(json.text, "weight_map", 10) == 0;
+        const bool is_map =
+            member && json.text_n == member_n && memcmp(json.text, member, member_n) == 0;
         if (!rfs_json_read_part(&json, &part))
             break;
-        if (!is_map || kind == RFS_MAPFILE_PLAIN)
+        if (!is_map)
             continue;
         *out = part;
         found++;
@@ -173,34 +168,35 @@ static int find_map(const struct reader *reader, size_t size, enum rfs_mapfile_k
     if (!rfs_json_read_end(&json))
         return fail_json(reader, &json);
     if (!is_object)
-        return fail(reader, "not a JSON object");
+        return rfs_fail(reader->err, -EINVAL, RFS_IN(reader->path), "the file as it was written",
+                        "not a JSON object");
     if (found > 1)
-        return fail(reader, "weight_map comes twice");
-    if (found == 0 && kind == RFS_MAPFILE_WEIGHTS)
-        return fail(reader, "it has no weight_map, which says where each parameter is");
-    return reader->map->text[out->at] == '{' ? 0 : fail(reader, "its weight_map is not an object");
+        return fail(reader, "%s comes twice");
+    if (found == 0 && reader->form.needed)
+        return fail(reader, "it has no %s, which says where each parameter is");
+    return reader->map->text[out->at] == '{' ? 0 : fail(reader, "its %s is not an object");
 }
 
-int rfs_mapfile_parse(const char *path, char *data, size_t size, enum rfs_mapfile_kind kind,
+int rfs_mapfile_parse(const char *path, char *data, size_t size, struct rfs_mapfile_form form,
                       struct rfs_mapfile *out, struct rfs_error *err)
 {
-    struct reader reader = {.map = out, .path = path, .kind = kind, .err = err};
+    struct reader reader = {.map = out, .path = path, .form = form, .err = err};
     struct rfs_json_part part;
 
     *out = (struct rfs_mapfile){.text = data};
     if (getrandom(&reader.seed, sizeof reader.seed, GRND_NONBLOCK) != (ssize_t)sizeof reader.seed)
         reader.seed = (uintptr_t)data;
-    int rc = find_map(&reader, size, kind, &part) ?: read_pairs(&reader, part);
+    int rc = find_map(&reader, size, &part) ?: read_pairs(&reader, part);
     free(reader.table);
     return rc;
 }
 
 int rfs_mapfile_read(const struct rfs_beneath *beneath, struct rfs_store *store, const char *path,
-                     enum rfs_mapfile_kind kind, struct rfs_mapfile *out, struct rfs_error *err)
+                     struct rfs_mapfile_form form, struct rfs_mapfile *out, struct rfs_error *err)
 {
     char *data = NULL;
     size_t size;
     *out = (struct rfs_mapfile){0};
     const int rc = rfs_beneath_read(beneath, store, path, RFS_MAPFILE_BYTES, &data, &size, err);
-    return rc < 0 ? rc : rfs_mapfile_parse(path, data, size, kind, out, err);
+    return rc < 0 ? rc : rfs_mapfile_parse(path, data, size, form, out, err);
 }

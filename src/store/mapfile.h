@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A JSON object whose values are texts: a map of files, a weight map. Takes the file's bytes, and
- * 24 to 40 a pair.
+ * A JSON object whose values are texts, such as a map of files. Takes the file's bytes, and 24 to
+ * 40 a pair.
  */
 #pragma once
 
@@ -14,7 +14,7 @@ struct rfs_store;
 #define RFS_MAPFILE_BYTES ((size_t)128 << 20)
 
 struct rfs_mapfile_pair {
-    /* in the map's text; of a weight map, a path below its folder has no "." and no "//" */
+    /* in the map's text; of a member, a path below its folder has no "." and no "//" */
     const char *key, *value;
 };
 
@@ -24,10 +24,10 @@ struct rfs_mapfile {
     char *text; /* that of the file; owned */
 };
 
-enum rfs_mapfile_kind {
-    RFS_MAPFILE_PLAIN,        /* the object itself is the map */
-    RFS_MAPFILE_WEIGHTS,      /* its member "weight_map" is */
-    RFS_MAPFILE_WEIGHTS_MAYBE /* likewise if it has one, as MindSpore reads param_name_map.json */
+/* Where the map is in the object of a file. Zero: it is the object itself. */
+struct rfs_mapfile_form {
+    const char *member; /* it is the member of that name; its values are then paths of files */
+    bool needed;        /* the object itself is none, if it lacks the member */
 };
 
 /*
@@ -35,11 +35,11 @@ enum rfs_mapfile_kind {
  * any case.
  */
 int rfs_mapfile_read(const struct rfs_beneath *beneath, struct rfs_store *store, const char *path,
-                     enum rfs_mapfile_kind kind, struct rfs_mapfile *out, struct rfs_error *err);
+                     struct rfs_mapfile_form form, struct rfs_mapfile *out, struct rfs_error *err);
 /*
  * Parses SIZE bytes of a map, which are taken over in any case (from malloc) and changed; messages
  * name PATH. Other files than mapfile.c call it for tests alone.
  */
-int rfs_mapfile_parse(const char *path, char *data, size_t size, enum rfs_mapfile_kind kind,
+int rfs_mapfile_parse(const char *path, char *data, size_t size, struct rfs_mapfile_form form,
                       struct rfs_mapfile *out, struct rfs_error *err);
 void rfs_mapfile_free(struct rfs_mapfile *map);

@@ -575,7 +575,7 @@ static int show_unified(struct rfs_view *view, const struct rfs_params *params,
     if (rc)
         return rc;
     warn_of_lost(&u);
-    return show_map(view, &u.shards, u.shards.n_shards - 1, "param_name_map.json",
+    return show_map(view, &u.shards, u.shards.n_shards - 1, RFS_WEIGHT_MAP_MINDSPORE_NAME,
                     RFS_WEIGHT_MAP_MINDSPORE, err);
 }
 

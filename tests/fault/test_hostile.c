@@ -250,7 +250,8 @@ static int parse_map(const struct bytes *input, struct rfs_error *err)
         abort();
     memcpy(data, input->data, input->n);
     data[input->n] = '\0';
-    return rfs_mapfile_parse("map.json", data, input->n, RFS_MAPFILE_WEIGHTS_MAYBE, &map, err);
+    return rfs_mapfile_parse("map.json", data, input->n,
+                             (struct rfs_mapfile_form){"weight_map", false}, &map, err);
 }
 
 static int parse_json(const struct bytes *input, struct rfs_error *err)

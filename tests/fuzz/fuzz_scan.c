@@ -14,13 +14,15 @@
 FUZZ_GOALS("a map", "a weight map", "a weight map or a map", "ranks of a group", "a save's name",
            "a rank's name");
 
-static void try_map(const char *text, size_t size, enum rfs_mapfile_kind kind)
+static void try_map(const char *text, size_t size, unsigned kind)
 {
+    static const struct rfs_mapfile_form forms[] = {
+        {0}, {"weight_map", true}, {"weight_map", false}};
     struct rfs_mapfile map;
     struct rfs_error err = {0};
     char *copy = fuzz_text((const uint8_t *)text, size);
 
-    if (require_result(rfs_mapfile_parse("map.json", copy, size, kind, &map, &err), &err))
+    if (require_result(rfs_mapfile_parse("map.json", copy, size, forms[kind], &map, &err), &err))
         for (size_t i = 0; i < map.n; i++) {
             REQUIRE(strlen(map.data[i].key) + strlen(map.data[i].value) < size);
             fuzz_reached(kind);
@@ -83,7 +85,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     case 0:
     case 1:
     case 2:
-        try_map(text, size - 1, (enum rfs_mapfile_kind)(data[0] % 5));
+        try_map(text, size - 1, data[0] % 5);
         break;
     case 3:
         try_group(text, size - 1);

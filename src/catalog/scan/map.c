@@ -155,8 +155,8 @@ int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struc
 {
     RFS_CLEANUP(rfs_mapfile_free) struct rfs_mapfile map = {0};
     RFS_FREE char *folder = NULL;
-    int rc =
-        rfs_mapfile_read(NULL, spec->store, spec->options->files, RFS_MAPFILE_PLAIN, &map, err);
+    int rc = rfs_mapfile_read(NULL, spec->store, spec->options->files, (struct rfs_mapfile_form){0},
+                              &map, err);
     if (rc == 0 && map.n == 0)
         rc = rfs_fail(err, -EINVAL, RFS_IN(spec->options->files),
                       "{\"0\": \"FILE\", \"1\": \"FILE\"}", "the map names no file");

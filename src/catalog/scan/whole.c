@@ -16,11 +16,9 @@
 #include "base/origin.h"
 #include "base/text.h"
 #include "catalog/scan/internal.h"
-#include "store/mapfile.h"
+#include "formats/safetensors/safetensors.h"
 
 #define MODEL "model.safetensors"
-#define INDEX ".safetensors.index.json"
-#define UNIFIED "param_name_map.json"
 #define HYPER "hyper_param.safetensors"
 #define REMEDY_ROOT "give the folder that holds rank_0, rank_1 and so on"
 
@@ -178,14 +176,16 @@ static int take_map(const struct rfs_source_spec *spec, const char *index,
  * Takes the files that a weight map names: one at least, unless OTHERS are there. INDEX is taken
  * over.
  */
-static int take_index(const struct rfs_source_spec *spec, char *index, enum rfs_mapfile_kind kind,
-                      bool others, struct rfs_scan *out, struct rfs_error *err)
+static int take_index(const struct rfs_source_spec *spec, char *index,
+                      enum rfs_weight_map_style style, bool others, struct rfs_scan *out,
+                      struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_mapfile_free) struct rfs_mapfile map = {0};
     RFS_FREE char *path = index;
     if (!path)
         return rfs_fail_memory(err);
-    int rc = rfs_mapfile_read(spec->beneath, spec->store, path, kind, &map, err);
+    int rc =
+        rfs_mapfile_read(spec->beneath, spec->store, path, rfs_weight_map_forms[style], &map, err);
     if (rc || (map.n == 0 && others))
         return rc;
     rc = take_map(spec, path, &map, out, err);
@@ -210,26 +210,18 @@ static void free_seen(struct seen *seen)
     free(seen->other_index);
 }
 
-static bool is_index(const char *name)
-{
-    const size_t n = strlen(name);
-    return name[0] != '.' && n >= sizeof INDEX - 1 &&
-           strcmp(name + n - (sizeof INDEX - 1), INDEX) == 0;
-}
-
 static int note_entry(void *ctx, const struct dirent *entry)
 {
     struct seen *seen = ctx;
     const char *name = entry->d_name;
-    const bool unified = strcmp(name, UNIFIED) == 0;
-    const bool index = is_index(name);
-    if (!unified && !index)
+    enum rfs_weight_map_style style;
+    if (name[0] == '.' || !rfs_safetensors_map_style(name, &style))
         return 0;
     const int rc = rfs_scan_entry_is(seen->spec, seen->spec->path, entry, S_IFREG, seen->err);
     if (rc <= 0)
         return rc;
-    seen->unified = seen->unified || unified;
-    if (!index)
+    seen->unified |= style == RFS_WEIGHT_MAP_MINDSPORE;
+    if (style == RFS_WEIGHT_MAP_MINDSPORE)
         return 0;
     char **slot = seen->index ? &seen->other_index : &seen->index;
     if (!*slot)
@@ -240,8 +232,8 @@ static int note_entry(void *ctx, const struct dirent *entry)
 static int take_unified(const struct rfs_source_spec *spec, bool hyper, struct rfs_scan *out,
                         struct rfs_error *err)
 {
-    int rc = take_index(spec, rfs_path_join(spec->path, UNIFIED), RFS_MAPFILE_WEIGHTS_MAYBE, hyper,
-                        out, err);
+    int rc = take_index(spec, rfs_path_join(spec->path, RFS_WEIGHT_MAP_MINDSPORE_NAME),
+                        RFS_WEIGHT_MAP_MINDSPORE, hyper, out, err);
     if (rc < 0 || !hyper)
         return rc;
     char *path = rfs_path_join(spec->path, HYPER);
@@ -257,8 +249,8 @@ static int take_huggingface(const struct rfs_source_spec *spec, const struct see
     if (seen->model)
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path), "move one of them away",
                         "the folder has both '%s' and '%s'", MODEL, seen->index);
-    return take_index(spec, rfs_path_join(spec->path, seen->index), RFS_MAPFILE_WEIGHTS, false, out,
-                      err);
+    return take_index(spec, rfs_path_join(spec->path, seen->index), RFS_WEIGHT_MAP_HUGGINGFACE,
+                      false, out, err);
 }
 
 static int take_name(const struct rfs_source_spec *spec, const char *name, struct rfs_scan *out,

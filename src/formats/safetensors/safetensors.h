@@ -9,6 +9,7 @@
 #include "formats/image.h"
 #include "formats/index.h"
 #include "formats/walker.h"
+#include "store/mapfile.h"
 
 /* Bytes of the longest header that is read, as in the safetensors library and in MindSpore. */
 #define RFS_SAFETENSORS_HEADER_MOST 100000000
@@ -55,6 +56,12 @@ int rfs_safetensors_sort_layers(struct rfs_image_tensor *tensors, size_t n, bool
 
 /* Styles of the JSON file with the file of each tensor, which weight_map.c draws. */
 enum rfs_weight_map_style { RFS_WEIGHT_MAP_HUGGINGFACE, RFS_WEIGHT_MAP_MINDSPORE };
+/* The name of MindSpore's. */
+#define RFS_WEIGHT_MAP_MINDSPORE_NAME "param_name_map.json"
+/* The forms of the file, by style. */
+extern const struct rfs_mapfile_form rfs_weight_map_forms[];
+/* Gives the style of such a file by its name. False: it is none. */
+bool rfs_safetensors_map_style(const char *name, enum rfs_weight_map_style *style);
 struct rfs_weight_map {
     enum rfs_weight_map_style style;
     uint64_t total_size; /* bytes of all tensors */

@@ -7,12 +7,26 @@
  *
  * model.safetensors.index.json of huggingface_hub and transformers: indent 2, keys sorted, a
  * newline at the end. param_name_map.json of MindSpore's unified_safetensors: indent 4, in the
- * order given, no newline.
+ * order given, no newline. Before 2.5 it was the map itself, and _load_parallel_checkpoint takes
+ * the whole object where there is no weight_map.
  */
 #include "base/cleanup.h"
 #include "base/json_write.h"
 #include "base/order.h"
+#include "base/text.h"
 #include "formats/safetensors/safetensors.h"
+
+const struct rfs_mapfile_form rfs_weight_map_forms[] = {
+    [RFS_WEIGHT_MAP_HUGGINGFACE] = {"weight_map", true},
+    [RFS_WEIGHT_MAP_MINDSPORE] = {"weight_map", false},
+};
+
+bool rfs_safetensors_map_style(const char *name, enum rfs_weight_map_style *style)
+{
+    *style = strcmp(name, RFS_WEIGHT_MAP_MINDSPORE_NAME) == 0 ? RFS_WEIGHT_MAP_MINDSPORE
+                                                              : RFS_WEIGHT_MAP_HUGGINGFACE;
+    return *style == RFS_WEIGHT_MAP_MINDSPORE || rfs_text_ends(name, ".safetensors.index.json");
+}
 
 /* An entry of the map. */
 struct row {

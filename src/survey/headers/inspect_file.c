@@ -12,6 +12,7 @@
 #include "catalog/scan/scan.h"
 #include "formats/chunks/chunks.h"
 #include "formats/formats.h"
+#include "formats/safetensors/safetensors.h"
 #include "store/crypt/cipher.h"
 #include "store/files.h"
 
@@ -62,8 +63,9 @@ static bool head_has(const unsigned char *head, size_t n, const char *word)
 
 static bool is_weight_map(const char *name)
 {
-    return strcmp(name, "param_name_map.json") == 0 ||
-           rfs_text_ends(name, ".safetensors.index.json");
+    enum rfs_weight_map_style unused;
+
+    return rfs_safetensors_map_style(name, &unused);
 }
 
 static enum rfs_inspect_what json_kind(const char *path, const unsigned char *head, size_t n)
