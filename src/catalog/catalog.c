@@ -315,11 +315,16 @@ static int find_scheme(struct rfs_catalog *catalog, const struct rfs_source_spec
 {
     RFS_FREE char *folder = NULL;
     RFS_FREE char *path = NULL;
+    const enum rfs_dtype to = spec->wide ? RFS_FLOAT32 : RFS_BFLOAT16;
+    const bool whole = !catalog->chunks && !catalog->has_parts && catalog->n_ranks == 1;
 
     if (!spec->options->dequantize)
         return 0;
-    if (catalog->chunks || catalog->has_parts || catalog->n_ranks != 1 ||
-        catalog->builder.format != RFS_FORMAT_SAFETENSORS)
+    if (whole && rfs_formats[catalog->builder.format].blocks) {
+        catalog->scheme = rfs_quant_scheme_blocks(catalog->path, to);
+        return catalog->scheme ? 0 : rfs_fail_memory_of(err, catalog->path);
+    }
+    if (!whole || catalog->builder.format != RFS_FORMAT_SAFETENSORS)
         return rfs_fail(err, -ENOTSUP, RFS_IN(catalog->path), "leave dequantize out",
                         "option dequantize is for one whole checkpoint of HuggingFace");
     folder = rfs_store_parent(rfs_files_path(catalog->files, 0));
@@ -331,8 +336,7 @@ static int find_scheme(struct rfs_catalog *catalog, const struct rfs_source_spec
     if (!spec->options->hf_config && !rfs_store_there(spec->store, path))
         return rfs_fail(err, -ENOENT, RFS_IN(catalog->path), "hf_config=config.json",
                         "option dequantize needs the model's config.json, and the source has none");
-    const int rc = rfs_quant_scheme_open(spec->store, path, spec->wide ? RFS_FLOAT32 : RFS_BFLOAT16,
-                                         &catalog->scheme, err);
+    const int rc = rfs_quant_scheme_open(spec->store, path, to, &catalog->scheme, err);
     if (rc == 0 && !catalog->scheme)
         return rfs_fail(err, -EINVAL, RFS_IN(path), "leave dequantize out",
                         "has no quantization_config, so no weight is quantized");
@@ -1027,7 +1031,9 @@ enum rfs_dtype rfs_catalog_plain_dtype(struct rfs_catalog *catalog, uint32_t nam
 
 const char *rfs_catalog_quant_config(const struct rfs_catalog *catalog)
 {
-    return catalog->scheme ? catalog->scheme->path : NULL;
+    const struct rfs_quant_scheme *scheme = catalog->scheme;
+
+    return scheme && scheme->method != RFS_QUANT_BLOCKS ? scheme->path : NULL;
 }
 
 /* ---- contents -------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 /*
  * The names and sizes are those of str(Tensor.dtype) and of the values that save_checkpoint writes
  * for it; the other names are those of the safetensors library (tensor.rs). It has none for
- * complex128, strings and Huawei's HiFloat8.
+ * complex128, strings, Huawei's HiFloat8 and the blocks of llama.cpp, whose names are its own.
  */
 #include "formats/dtype.h"
 
@@ -37,6 +37,17 @@ static const struct {
     [RFS_FLOAT4_E2M1_X2] = {"Float4E2M1FNx2", 1, "F4"},
     [RFS_FLOAT6_E2M3_X4] = {"Float6E2M3FNx4", 3, "F6_E2M3"},
     [RFS_FLOAT6_E3M2_X4] = {"Float6E3M2FNx4", 3, "F6_E3M2"},
+    [RFS_Q4_0] = {"Q4_0", 18, NULL},
+    [RFS_Q8_0] = {"Q8_0", 34, NULL},
+    [RFS_Q4_K] = {"Q4_K", 144, NULL},
+    [RFS_Q5_K] = {"Q5_K", 176, NULL},
+    [RFS_Q6_K] = {"Q6_K", 210, NULL},
+};
+
+/* Numbers in an element, where they are several. */
+static const uint16_t packed[RFS_DTYPE_COUNT] = {
+    [RFS_FLOAT4_E2M1_X2] = 2, [RFS_FLOAT6_E2M3_X4] = 4, [RFS_FLOAT6_E3M2_X4] = 4, [RFS_Q4_0] = 32,
+    [RFS_Q8_0] = 32,          [RFS_Q4_K] = 256,         [RFS_Q5_K] = 256,         [RFS_Q6_K] = 256,
 };
 
 const char *rfs_dtype_name(enum rfs_dtype dtype)
@@ -62,9 +73,12 @@ uint32_t rfs_dtype_bytes(enum rfs_dtype dtype)
 
 uint32_t rfs_dtype_packed(enum rfs_dtype dtype)
 {
-    return dtype == RFS_FLOAT4_E2M1_X2                                  ? 2
-           : dtype == RFS_FLOAT6_E2M3_X4 || dtype == RFS_FLOAT6_E3M2_X4 ? 4
-                                                                        : 1;
+    return dtype < RFS_DTYPE_COUNT && packed[dtype] > 0 ? packed[dtype] : 1;
+}
+
+bool rfs_dtype_is_block(enum rfs_dtype dtype)
+{
+    return rfs_dtype_packed(dtype) >= 32;
 }
 
 const char *rfs_dtype_safetensors(enum rfs_dtype dtype)

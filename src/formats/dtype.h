@@ -32,6 +32,12 @@ enum rfs_dtype {
     RFS_FLOAT4_E2M1_X2,
     RFS_FLOAT6_E2M3_X4,
     RFS_FLOAT6_E3M2_X4,
+    /* An element is a block of numbers with their scales in it, of llama.cpp; quant/expand.h. */
+    RFS_Q4_0,
+    RFS_Q8_0,
+    RFS_Q4_K,
+    RFS_Q5_K,
+    RFS_Q6_K,
     RFS_DTYPE_COUNT
 };
 
@@ -42,10 +48,14 @@ bool rfs_dtype_parse(const char *name, size_t length, enum rfs_dtype *out);
 /* Returns the bytes of an element in a .ckpt; 4 (a code point) for RFS_STR. */
 uint32_t rfs_dtype_bytes(enum rfs_dtype dtype);
 /*
- * Returns how many numbers an element has: 1, or more if they have 4 or 6 bits. The last dimension
- * in a safetensors header is that of the tensor times this number.
+ * Returns how many numbers an element has: 1, or more if they have 4 or 6 bits, or share scales.
+ * The last dimension in the header of a safetensors or GGUF file is that of the tensor times this
+ * number.
  */
 uint32_t rfs_dtype_packed(enum rfs_dtype dtype);
+/* Says whether an element is a block with scales. */
+bool rfs_dtype_is_block(enum rfs_dtype dtype);
+#define RFS_DTYPE_DEQUANTIZE "-o dequantize" /* remedy for blocks: makes numbers of them */
 
 /*
  * Says whether elements can be cast to other floating-point types; those of E8M0, HiFloat8, FNUZ

@@ -36,8 +36,14 @@ static int verify_ckpt(const struct rfs_format_file *file, const struct rfs_inde
 static int encode_ckpt(const struct rfs_format_content *content, struct rfs_image **out,
                        struct rfs_error *err)
 {
+    for (size_t i = 0; i < content->n; i++) {
+        const enum rfs_dtype dtype = (enum rfs_dtype)content->tensors[i].type->dtype;
+        if (rfs_dtype_is_block(dtype))
+            return rfs_fail(err, -EINVAL, RFS_OF(content->path, content->tensors[i].name),
+                            RFS_DTYPE_DEQUANTIZE, "is of type %s, which .ckpt files cannot hold",
+                            rfs_dtype_name(dtype));
+    }
     const int rc = rfs_ckpt_encode(content->tensors, content->n, content->options->crc, out);
-
     if (rc == -EFBIG)
         return rfs_fail(err, rc, RFS_IN(content->path), NULL,
                         "a rank's file would be larger than a file can be");

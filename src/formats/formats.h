@@ -112,6 +112,7 @@ struct rfs_format_row {
     bool mapped;   /* programs map its files, and read parts of them */
     bool no_empty; /* tensors without bytes are left out */
     bool records;  /* each record has a checksum, or has none */
+    bool blocks;   /* numbers may be in blocks with their scales: rfs_dtype_is_block */
     rfs_format_index_fn *index;
     rfs_format_list_fn *list;     /* NULL: INDEX finds all tensors */
     rfs_format_verify_fn *verify; /* NULL: its files have no checksums */

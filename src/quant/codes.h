@@ -45,14 +45,22 @@ struct rfs_quant {
     uint64_t zeros;     /* where the zero points do */
     uint32_t scale_file, zero_file;
     float divisor;
+    uint8_t block; /* enum rfs_dtype of blocks that have the scales in them; 0: they are apart */
     uint8_t code;  /* enum rfs_quant_code */
     uint8_t scale; /* enum rfs_quant_scale */
     uint8_t zero;  /* enum rfs_quant_zero */
     uint8_t round; /* enum rfs_dtype to which products are rounded first; Float32: they are not */
     uint8_t to;    /* enum rfs_dtype of the numbers: BFloat16 or Float32 */
-    uint8_t pad[7];
+    uint8_t pad[6];
 };
 
+/* Returns the bytes of a block of block_cols codes that has its scales in it; 0: there are none. */
+static inline uint32_t rfs_quant_block_bytes(const struct rfs_quant *quant)
+{
+    return quant->block ? rfs_dtype_bytes((enum rfs_dtype)quant->block) : 0;
+}
+
+/* Returns the bits of a code that is in no such block. */
 static inline uint32_t rfs_quant_code_bits(const struct rfs_quant *quant)
 {
     return quant->code >= RFS_QUANT_UINT4 ? 4 : 8;

@@ -6,6 +6,8 @@
  */
 #include "quant/expand.h"
 
+#include <assert.h>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -264,4 +266,115 @@ void rfs_quant_scale_values(const struct rfs_quant *quant, const unsigned char *
         memcpy(&narrow, at + i * sizeof narrow, sizeof narrow);
         values[i] = of_bits((uint32_t)narrow << 16);
     }
+}
+
+/* ---- blocks with the scales in them ---------------------------------------------------------- */
+
+/*
+ * SCALE * s is exact in Float32, as are MIN * m and the products with codes of up to 8 bits. So
+ * there is one rounding at most, that of the difference, whether a processor fuses it or not.
+ */
+
+static float f16_at(const unsigned char *at)
+{
+    uint16_t bits;
+
+    memcpy(&bits, at, sizeof bits);
+    return of_f16(bits);
+}
+
+static void expand_q4_0(const unsigned char *block, float *out)
+{
+    const float scale = f16_at(block);
+    const unsigned char *codes = block + 2;
+
+    for (size_t i = 0; i < 16; i++) {
+        out[i] = scale * (float)((codes[i] & 15) - 8);
+        out[i + 16] = scale * (float)((codes[i] >> 4) - 8);
+    }
+}
+
+static void expand_q8_0(const unsigned char *block, float *out)
+{
+    const float scale = f16_at(block);
+
+    for (size_t i = 0; i < 32; i++)
+        out[i] = scale * (float)(int8_t)block[2 + i];
+}
+
+/* Expands Q4_K, or Q5_K, whose codes have a fifth bit each in HIGH: bit J / 32 of byte J % 32. */
+static void expand_with_min(const unsigned char *block, const unsigned char *high,
+                            const unsigned char *codes, float *out)
+{
+    const float scale = f16_at(block);
+    const float min = f16_at(block + 2);
+    const unsigned char *packed = block + 4; /* 6 bits each: s 0-3, m 0-3, and the rest of 4-7 */
+
+    for (unsigned j = 0; j < 8; j++, out += 32) {
+        const unsigned char *low = packed + j % 4;
+        const int s = j < 4 ? low[0] & 63 : (low[8] & 15) | (low[0] >> 6 << 4);
+        const int m = j < 4 ? low[4] & 63 : (low[8] >> 4) | (low[4] >> 6 << 4);
+        const float by = scale * (float)s;
+        const float less = min * (float)m;
+        const unsigned char *from = codes + j / 2 * 32;
+        for (size_t i = 0; i < 32; i++) {
+            const int fifth = high ? (high[i] >> j) & 1 : 0;
+            const int code = ((from[i] >> (j % 2 * 4)) & 15) | (fifth << 4);
+            out[i] = by * (float)code - less;
+        }
+    }
+}
+
+static void expand_q6_k(const unsigned char *block, float *out)
+{
+    const unsigned char *low = block;
+    const unsigned char *high = block + 128;
+    const unsigned char *scales = block + 192;
+    const float scale = f16_at(block + 208);
+
+    for (unsigned j = 0; j < 8; j++, out += 32) { /* 4 of 32 numbers share 64 and 32 bytes */
+        const unsigned char *from = low + j / 4 * 64 + j % 2 * 32;
+        const unsigned char *upper = high + j / 4 * 32;
+        for (size_t i = 0; i < 32; i++) {
+            const int top = (upper[i] >> (j % 4 * 2)) & 3;
+            const int code = ((from[i] >> (j % 4 / 2 * 4)) & 15) | (top << 4);
+            out[i] = scale * (float)(int8_t)scales[j * 2 + i / 16] * (float)(code - 32);
+        }
+    }
+}
+
+void rfs_quant_expand_block(const struct rfs_quant *quant, unsigned char *dst,
+                            const unsigned char *block)
+{
+    const size_t n = (size_t)quant->block_cols;
+    float values[RFS_QUANT_BLOCK_MOST];
+    uint16_t narrow[RFS_QUANT_BLOCK_MOST];
+
+    switch (quant->block) {
+    case RFS_Q4_0:
+        expand_q4_0(block, values);
+        break;
+    case RFS_Q8_0:
+        expand_q8_0(block, values);
+        break;
+    case RFS_Q4_K:
+        expand_with_min(block, NULL, block + 16, values);
+        break;
+    case RFS_Q5_K:
+        expand_with_min(block, block + 16, block + 48, values);
+        break;
+    case RFS_Q6_K:
+        expand_q6_k(block, values);
+        break;
+    default:
+        assert(false);
+        return;
+    }
+    if (quant->to != RFS_BFLOAT16) {
+        memcpy(dst, values, n * sizeof *values);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        narrow[i] = to_bf16(values[i]);
+    memcpy(dst, narrow, n * sizeof *narrow);
 }

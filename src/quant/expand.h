@@ -33,6 +33,23 @@ static inline size_t rfs_quant_block_end(const struct rfs_quant *quant,
  */
 void rfs_quant_expand_row(const struct rfs_quant *quant, unsigned char *dst,
                           const struct rfs_quant_row *row);
+/* The most numbers and bytes of a block with the scales in it. */
+#define RFS_QUANT_BLOCK_MOST 256
+#define RFS_QUANT_BLOCK_BYTES 210
+/*
+ * Expands a block with the scales in it, as gguf of llama.cpp does (quants.py, dequantize_blocks),
+ * to its block_cols numbers at DST, which must not overlap it. SCALE and MIN are Float16, and s and
+ * m of 32 or 16 numbers integers. A byte of codes has two numbers that are 16 or 32 apart.
+ *
+ *     Q4_0   SCALE, 16 bytes of codes              (code - 8) * SCALE
+ *     Q8_0   SCALE, 32 codes                       code * SCALE
+ *     Q4_K   SCALE, MIN, 12 bytes of s and m, 128 bytes of codes
+ *     Q5_K   … 32 bytes of the fifth bits, 128 bytes of codes   code * (SCALE * s) - MIN * m
+ *     Q6_K   128 bytes of codes, 64 of their upper 2 bits, 16 of s, SCALE
+ *                                                  (code - 32) * (SCALE * s)
+ */
+void rfs_quant_expand_block(const struct rfs_quant *quant, unsigned char *dst,
+                            const unsigned char *block);
 /*
  * Expands N codes from code AT on of CODES, which have one scale, as rfs_quant_expand_row does. For
  * tests alone, outside of expand.c, as the next one.

@@ -14,6 +14,7 @@
  *                   X.weight_packed U8 [M, N/2]   X.weight_scale      X.weight_global_scale,
  *                                                                     X.input_global_scale
  *     mxfp4         P_blocks U8 [E, O, I/32, 16]  P_scales
+ *     blocks        Q4_K and so on, any name      in it
  */
 #include "quant/quant.h"
 
@@ -254,8 +255,9 @@ static int add_shaped(struct pairing *p, struct weight *weight, const char *name
     if (!rfs_type_bytes(&type, &type.bytes))
         return rfs_fail(p->err, -EFBIG, where_of(p, weight->codes), NULL,
                         "is too large once it is dequantized");
-    weight->quant.scales = weight->scales->offset;
-    weight->quant.scale_file = file_of(p, weight->scales);
+    weight->quant.scale_file = file_of(p, weight->scales ? weight->scales : weight->codes);
+    if (weight->scales)
+        weight->quant.scales = weight->scales->offset;
     if (weight->zeros) {
         weight->quant.zeros = weight->zeros->offset;
         weight->quant.zero_file = file_of(p, weight->zeros);
@@ -265,7 +267,8 @@ static int add_shaped(struct pairing *p, struct weight *weight, const char *name
     fate->quant = rfs_intern_add(p->source->quants, &weight->quant, sizeof weight->quant);
     if (fate->name == RFS_NO_ID || fate->type == RFS_NO_ID || fate->quant == RFS_NO_ID)
         return rfs_fail_memory(p->err);
-    fate_of(p, weight->scales)->gone = true;
+    if (weight->scales)
+        fate_of(p, weight->scales)->gone = true;
     if (weight->zeros)
         fate_of(p, weight->zeros)->gone = true;
     p->weights++;
@@ -709,6 +712,28 @@ static int pair_mxfp4(struct pairing *p, const struct rfs_entry *entry)
     return add_shaped(p, &weight, name, stem, 3, dims);
 }
 
+/* ---- blocks with the scales in them ---------------------------------------------------------- */
+
+static int pair_blocks(struct pairing *p, const struct rfs_entry *entry)
+{
+    const struct rfs_type *type = type_of(p, entry);
+    const enum rfs_dtype dtype = (enum rfs_dtype)type->dtype;
+    struct weight weight = begin_weight(p, entry, 0);
+    const char *name = name_of(p, entry);
+    uint64_t dims[RFS_MAX_DIMS];
+
+    if (type->kind != RFS_TENSOR || !rfs_dtype_is_block(dtype) || type->ndim == 0)
+        return 0;
+    memcpy(dims, type->dims, sizeof dims);
+    uint64_t *cols = &dims[type->ndim - 1];
+    weight.quant.block = (uint8_t)dtype;
+    weight.quant.block_rows = 1;
+    weight.quant.block_cols = rfs_dtype_packed(dtype);
+    if (!rfs_mul_u64(*cols, weight.quant.block_cols, cols))
+        *cols = UINT64_MAX; /* too large */
+    return add_shaped(p, &weight, name, strlen(name), type->ndim, dims);
+}
+
 /* ---- contents that count --------------------------------------------------------------------- */
 
 static int read_value(void *ctx, size_t i)
@@ -893,12 +918,13 @@ static int check_plain(const struct pairing *p, const struct rfs_entry *entry)
     return 0;
 }
 
-/* Checks all that no weight has taken. */
+/* Checks all that no weight has taken. Blocks leave nothing to names. */
 static int check_rest(const struct pairing *p)
 {
+    const bool named = p->source->scheme->method != RFS_QUANT_BLOCKS;
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < p->index->n; i++)
+    for (size_t i = 0; named && rc == 0 && i < p->index->n; i++)
         if (!p->fates[i].gone && p->fates[i].quant == RFS_NO_ID)
             rc = check_plain(p, &p->index->entries[i]);
     return rc;
@@ -910,7 +936,8 @@ int rfs_quant_pair(const struct rfs_quant_source *source, const struct rfs_index
     static int (*const pair[])(struct pairing *, const struct rfs_entry *) = {
         [RFS_QUANT_FP8] = pair_fp8,
         [RFS_QUANT_COMPRESSED] = pair_compressed,
-        [RFS_QUANT_MXFP4] = pair_mxfp4};
+        [RFS_QUANT_MXFP4] = pair_mxfp4,
+        [RFS_QUANT_BLOCKS] = pair_blocks};
     RFS_CLEANUP(pairing_end) struct pairing p = {.source = source, .index = index, .err = err};
     int rc = 0;
 

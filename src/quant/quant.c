@@ -7,6 +7,8 @@
  *
  *     destination  | number 0 | number 1 | …                                     |
  *     before                                         | code 0 | code 1 | … code n |
+ *
+ * Of blocks with the scales in them, whole blocks are read so.
  */
 #include "quant/quant.h"
 
@@ -54,6 +56,8 @@ uint64_t rfs_quant_code_at(const struct rfs_quant *quant, uint64_t offset)
 {
     const uint64_t element = offset / rfs_dtype_bytes((enum rfs_dtype)quant->to);
 
+    if (quant->block)
+        return element / quant->block_cols * rfs_quant_block_bytes(quant);
     return element / quant->cols * quant->row_bytes +
            element % quant->cols * rfs_quant_code_bits(quant) / 8;
 }
@@ -244,33 +248,72 @@ static int read_elements(struct rfs_reading *reading, const struct rfs_quant *qu
     return 0;
 }
 
-/* Reads a part of one number, up to its end or SIZE bytes; returns how many, or -errno. */
+/* Reads the numbers of N whole blocks with the scales in them, from block AT on. */
+static int read_blocks(struct rfs_reading *reading, const struct rfs_quant *quant, uint64_t codes,
+                       unsigned char *dst, uint64_t at, uint64_t n)
+{
+    const size_t item = quant->block_cols * rfs_dtype_bytes((enum rfs_dtype)quant->to);
+    const size_t bytes = rfs_quant_block_bytes(quant);
+    unsigned char block[RFS_QUANT_BLOCK_BYTES];
+
+    for (size_t now; n > 0; dst += now * item, at += now, n -= now) {
+        now = (size_t)rfs_min_u64(n, PART / quant->block_cols);
+        unsigned char *from = dst + now * (item - bytes);
+        const int rc = rfs_reading_pread(reading, from, now * bytes, codes + at * bytes);
+        if (rc < 0)
+            return rc;
+        const uint64_t before = rfs_quant_begin_math();
+        for (size_t i = 0; i < now; i++) {
+            memcpy(block, from + i * bytes, bytes);
+            rfs_quant_expand_block(quant, dst + i * item, block);
+        }
+        rfs_quant_end_math(before);
+    }
+    return 0;
+}
+
+/* What can be read by itself: a number, or those of a block with the scales in it. */
+static size_t unit_bytes(const struct rfs_quant *quant)
+{
+    const uint32_t item = rfs_dtype_bytes((enum rfs_dtype)quant->to);
+
+    return quant->block ? item * (size_t)quant->block_cols : item;
+}
+
+static int read_units(struct rfs_reading *reading, const struct rfs_quant *quant, uint64_t codes,
+                      struct rfs_quant_scales *scales, unsigned char *dst, uint64_t at, uint64_t n)
+{
+    return quant->block ? read_blocks(reading, quant, codes, dst, at, n)
+                        : read_elements(reading, quant, codes, scales, dst, at, n);
+}
+
+/* Reads a part of one unit, up to its end or SIZE bytes; returns how many, or -errno. */
 static int read_piece(struct rfs_reading *reading, const struct rfs_quant *quant, uint64_t codes,
                       struct rfs_quant_scales *scales, unsigned char *dst, size_t size,
                       uint64_t offset)
 {
-    const uint32_t item = rfs_dtype_bytes((enum rfs_dtype)quant->to);
-    const uint64_t skip = offset % item;
+    const size_t item = unit_bytes(quant);
+    const size_t skip = (size_t)(offset % item);
     const size_t take = (size_t)rfs_min_u64(size, item - skip);
-    unsigned char number[sizeof(float)];
-    const int rc = read_elements(reading, quant, codes, scales, number, offset / item, 1);
+    unsigned char unit[RFS_QUANT_BLOCK_MOST * sizeof(float)];
+    const int rc = read_units(reading, quant, codes, scales, unit, offset / item, 1);
 
     if (rc == 0)
-        memcpy(dst, number + skip, take);
+        memcpy(dst, unit + skip, take);
     return rc < 0 ? rc : (int)take;
 }
 
 int rfs_quant_pread(struct rfs_reading *reading, const struct rfs_quant *quant, uint64_t codes,
                     struct rfs_quant_scales *scales, void *buf, size_t size, uint64_t offset)
 {
-    const uint32_t item = rfs_dtype_bytes((enum rfs_dtype)quant->to);
+    const size_t item = unit_bytes(quant);
     unsigned char *dst = buf;
 
     while (size > 0) {
         const bool whole = offset % item == 0 && size >= item;
         const size_t bytes = whole ? size / item * item : 0;
         const int taken =
-            whole ? read_elements(reading, quant, codes, scales, dst, offset / item, bytes / item)
+            whole ? read_units(reading, quant, codes, scales, dst, offset / item, bytes / item)
                   : read_piece(reading, quant, codes, scales, dst, size, offset);
         if (taken < 0)
             return taken;
@@ -286,6 +329,8 @@ int rfs_quant_pread(struct rfs_reading *reading, const struct rfs_quant *quant, 
 unsigned rfs_quant_sides(const struct rfs_quant *quant, uint64_t size, uint64_t offset,
                          struct rfs_quant_range out[RFS_QUANT_SIDES])
 {
+    if (quant->block)
+        return 0;
     const uint32_t item = rfs_dtype_bytes((enum rfs_dtype)quant->to);
     const uint64_t first = offset / item;
     const uint64_t last = (offset + size - 1) / item;

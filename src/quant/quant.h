@@ -6,12 +6,14 @@
  *     number [i, j] = round(round(code [i, j] - zero [i', j']) * scale [i', j'])
  *     i' = i / block_rows    j' = j / block_cols
  *
+ * Or the codes are in blocks of a row with the scales in them, block after block (expand.h).
+ *
  * All numbers of a tensor together are a content, row by row, that is nowhere stored: reading a
  * range of it reads the codes of that range and the scales of its blocks. So whatever reads
  * contents can cut, transpose and cast quantized weights as any others.
  *
  * pair.c finds the weights of an index and their scales; scheme.h reads the config that says how
- * they belong together.
+ * they belong together. Blocks need none: their dtype says all.
  *
  * Cost: 120 bytes for each weight. A read takes no memory but its destination and the stack.
  */
@@ -49,13 +51,20 @@ void rfs_quant_scales_end(struct rfs_quant_scales *scales);
 int rfs_quant_pread(struct rfs_reading *reading, const struct rfs_quant *quant, uint64_t codes,
                     struct rfs_quant_scales *scales, void *buf, size_t size, uint64_t offset);
 
-/* Returns where the code of byte OFFSET of the numbers is, in bytes from the first code. */
+/* Return where the code of byte OFFSET of the numbers, or its block, begins and ends, in bytes. */
 uint64_t rfs_quant_code_at(const struct rfs_quant *quant, uint64_t offset);
+static inline uint64_t rfs_quant_code_end(const struct rfs_quant *quant, uint64_t offset)
+{
+    return rfs_quant_code_at(quant, offset) + (quant->block ? rfs_quant_block_bytes(quant) : 1);
+}
 /* Returns how many bytes of codes make BYTES of numbers, which is at least 1. */
 static inline uint64_t rfs_quant_code_bytes(const struct rfs_quant *quant, uint64_t bytes)
 {
-    const uint64_t bits =
-        bytes / rfs_dtype_bytes((enum rfs_dtype)quant->to) * rfs_quant_code_bits(quant);
+    const uint64_t n = bytes / rfs_dtype_bytes((enum rfs_dtype)quant->to);
+    const uint64_t bits = n * rfs_quant_code_bits(quant);
+
+    if (quant->block)
+        return (n / quant->block_cols + (n % quant->block_cols > 0)) * rfs_quant_block_bytes(quant);
     return bits / 8 + (bits % 8 > 0);
 }
 
@@ -65,8 +74,8 @@ struct rfs_quant_range {
 };
 #define RFS_QUANT_SIDES 2
 /*
- * Lists the ranges of scales and zero points that a read of SIZE bytes, not 0, at OFFSET needs.
- * Returns their number.
+ * Lists the ranges of scales and zero points that a read of SIZE bytes, not 0, at OFFSET needs
+ * beside its codes. Returns their number.
  */
 unsigned rfs_quant_sides(const struct rfs_quant *quant, uint64_t size, uint64_t offset,
                          struct rfs_quant_range out[RFS_QUANT_SIDES]);

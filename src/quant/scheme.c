@@ -256,6 +256,25 @@ static int read_method(struct reading *reading, const cJSON *config)
     return refuse(reading, "quant_method", method);
 }
 
+static struct rfs_quant_scheme *scheme_new(const char *path, enum rfs_dtype to)
+{
+    RFS_CLEANUP(free_scheme) struct rfs_quant_scheme *scheme = calloc(1, sizeof *scheme);
+
+    if (!scheme || !(scheme->path = strdup(path)))
+        return NULL;
+    scheme->to = to;
+    return RFS_STEAL(scheme);
+}
+
+struct rfs_quant_scheme *rfs_quant_scheme_blocks(const char *path, enum rfs_dtype to)
+{
+    struct rfs_quant_scheme *scheme = scheme_new(path, to);
+
+    if (scheme)
+        scheme->method = RFS_QUANT_BLOCKS;
+    return scheme;
+}
+
 /* Reads a text of N bytes; PATH is for messages. */
 static int read_text(const char *path, const char *text, size_t n, enum rfs_dtype to,
                      struct rfs_quant_scheme **out, struct rfs_error *err)
@@ -269,10 +288,9 @@ static int read_text(const char *path, const char *text, size_t n, enum rfs_dtyp
     const cJSON *config = find(tree);
     if (!config)
         return 0;
-    RFS_CLEANUP(free_scheme) struct rfs_quant_scheme *scheme = calloc(1, sizeof *scheme);
-    if (!scheme || !(scheme->path = strdup(path)))
+    RFS_CLEANUP(free_scheme) struct rfs_quant_scheme *scheme = scheme_new(path, to);
+    if (!scheme)
         return rfs_fail_memory(err);
-    scheme->to = to;
     struct reading reading = {scheme, err};
     rc = read_method(&reading, config);
     if (rc == 0)

@@ -9,7 +9,12 @@
 struct rfs_store;
 
 /* The programs that quantize, as quant_method names them. */
-enum rfs_quant_method { RFS_QUANT_FP8, RFS_QUANT_COMPRESSED, RFS_QUANT_MXFP4 };
+enum rfs_quant_method {
+    RFS_QUANT_FP8,
+    RFS_QUANT_COMPRESSED,
+    RFS_QUANT_MXFP4,
+    RFS_QUANT_BLOCKS, /* no config, but the dtypes of the tensors */
+};
 
 enum rfs_quant_strategy {
     RFS_QUANT_BY_TENSOR,
@@ -31,7 +36,7 @@ struct rfs_quant_group {
 
 #define RFS_QUANT_GROUPS 16
 struct rfs_quant_scheme {
-    char *path; /* the config, for messages; owned */
+    char *path; /* the config, or that of BLOCKS, for messages; owned */
     enum rfs_quant_method method;
     /* fp8: the size of blocks; 0: there is one scale for each tensor */
     uint64_t block_rows, block_cols;
@@ -46,4 +51,8 @@ struct rfs_quant_scheme {
  */
 int rfs_quant_scheme_open(struct rfs_store *store, const char *path, enum rfs_dtype to,
                           struct rfs_quant_scheme **out, struct rfs_error *err);
+/*
+ * Makes the scheme of files whose dtypes say all; PATH is for messages. NULL when out of memory.
+ */
+struct rfs_quant_scheme *rfs_quant_scheme_blocks(const char *path, enum rfs_dtype to);
 void rfs_quant_scheme_free(struct rfs_quant_scheme *scheme);

@@ -7,7 +7,7 @@
 
 uint32_t rfs_numbers_each(const struct rfs_type *type)
 {
-    if (type->kind != RFS_TENSOR)
+    if (type->kind != RFS_TENSOR || rfs_dtype_packed((enum rfs_dtype)type->dtype) > 1)
         return 0;
     switch (type->dtype) {
     case RFS_COMPLEX64:
@@ -16,9 +16,6 @@ uint32_t rfs_numbers_each(const struct rfs_type *type)
     case RFS_FLOAT8_E8M0:
     case RFS_FLOAT8_E4M3FNUZ:
     case RFS_FLOAT8_E5M2FNUZ:
-    case RFS_FLOAT4_E2M1_X2:
-    case RFS_FLOAT6_E2M3_X4:
-    case RFS_FLOAT6_E3M2_X4:
     case RFS_HIFLOAT8:
     case RFS_STR:
         return 0;

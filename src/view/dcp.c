@@ -392,7 +392,8 @@ static int check_type(const struct listing *listing)
         (!hyper || rfs_dtype_safetensors(dtype)))
         return 0;
     return rfs_fail(listing->err, -EINVAL, where(listing),
-                    "names= mapping it to null to leave it out",
+                    rfs_dtype_is_block(dtype) ? RFS_DTYPE_DEQUANTIZE
+                                              : "names= mapping it to null to leave it out",
                     "%s no tensors of its type, and view=%s has only those",
                     hyper ? "torch, or a safetensors file, has" : "torch has",
                     rfs_option_word("view", listing->view->options.shown));

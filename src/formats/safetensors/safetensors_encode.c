@@ -59,12 +59,13 @@ static int check_tensor(const struct rfs_safetensors_content *content,
 {
     const struct rfs_where where = RFS_OF(content->path, tensor->name);
     const bool alone = !content->format;
+    const enum rfs_dtype dtype = (enum rfs_dtype)tensor->type->dtype;
     const char *remedy =
-        alone ? "a .npy file"
+        rfs_dtype_is_block(dtype) ? RFS_DTYPE_DEQUANTIZE
+        : alone                   ? "a .npy file"
         : !content->divide
             ? "-o format=ckpt, or -o names= with a map that gives it null, which leaves it out"
             : "-o names= with a map that gives it null, which leaves it out";
-    const enum rfs_dtype dtype = (enum rfs_dtype)tensor->type->dtype;
 
     if (tensor->type->kind != RFS_TENSOR)
         return rfs_fail(err, -EINVAL, where, remedy, "is a %s, which safetensors files cannot hold",

@@ -221,7 +221,9 @@ static int fail_type(const struct rfs_image_tensor *tensor, const char *path, st
                        : type->kind == RFS_MAP  ? "a map tensor"
                                                 : rfs_dtype_name((enum rfs_dtype)type->dtype);
     return rfs_fail(err, -EINVAL, RFS_OF(path, tensor->source_name),
-                    "format=ckpt, or names= mapping it to null to leave it out",
+                    rfs_dtype_is_block((enum rfs_dtype)type->dtype)
+                        ? RFS_DTYPE_DEQUANTIZE
+                        : "format=ckpt, or names= mapping it to null to leave it out",
                     "is %s, and torch has no tensors of that type", what);
 }
 

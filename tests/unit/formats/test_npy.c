@@ -116,6 +116,11 @@ static void test_types(void **state)
         {RFS_FLOAT4_E2M1_X2, "<V1", "float4_e2m1fn_x2"},
         {RFS_FLOAT6_E2M3_X4, "<V3", "four float6_e2m3fn"},
         {RFS_FLOAT6_E3M2_X4, "<V3", "four float6_e3m2fn"},
+        {RFS_Q4_0, "<V18", "32 numbers of Q4_0"},
+        {RFS_Q8_0, "<V34", "32 numbers of Q8_0"},
+        {RFS_Q4_K, "<V144", "256 numbers of Q4_K"},
+        {RFS_Q5_K, "<V176", "256 numbers of Q5_K"},
+        {RFS_Q6_K, "<V210", "256 numbers of Q6_K"},
     };
     unsigned char seen[RFS_DTYPE_COUNT] = {0};
 
