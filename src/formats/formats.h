@@ -82,6 +82,7 @@ struct rfs_format_content {
     size_t n;
     const char *path; /* path of the source, for messages */
     const struct rfs_options *options;
+    struct rfs_store *store; /* reads the files that options name; or NULL */
     /* Adds values that are not tensors to a document, for files that can hold them. 0 or -errno. */
     int (*add)(void *ctx, struct rfs_document *document, struct rfs_error *err);
     void *ctx;

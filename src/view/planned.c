@@ -269,6 +269,7 @@ static int encode(struct rfs_view *view, const struct rfs_params *params, struct
                                                .n = params->n,
                                                .path = rfs_catalog_path(view->catalog),
                                                .options = &view->options,
+                                               .store = view->set->store,
                                                .add = add_objects,
                                                .ctx = &adding};
 
