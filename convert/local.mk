@@ -6,6 +6,7 @@ dist_convert_DATA = \
 	convert/common-attention.rules \
 	convert/common-dense.rules \
 	convert/common-experts.rules \
+	convert/common-gguf.rules \
 	convert/common-latent.rules \
 	convert/common-legacy.rules \
 	convert/common-lora.rules \
@@ -19,6 +20,8 @@ dist_convert_DATA = \
 	convert/common-shared-experts.rules \
 	convert/common-state.rules \
 	convert/deepseek_v3.rules \
+	convert/gguf_llama.rules \
+	convert/gguf_qwen3.rules \
 	convert/huggingface.cuts \
 	convert/llama.rules \
 	convert/llama_legacy.rules \

@@ -68,7 +68,7 @@ _reshard() {
         return
         ;;
     --format)
-        mapfile -t COMPREPLY < <(compgen -W "ckpt safetensors pt" -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W "ckpt safetensors pt gguf" -- "$word")
         return
         ;;
     --to)

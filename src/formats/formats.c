@@ -6,6 +6,7 @@
 #include "formats/ckpt/crc.h"
 #include "formats/dcp/dcp.h"
 #include "formats/fsdp/fsdp.h"
+#include "formats/gguf/gguf.h"
 #include "formats/hyper_parallel/hyper_parallel.h"
 #include "formats/mindformers/mindformers.h"
 #include "formats/safetensors/safetensors.h"
@@ -130,6 +131,31 @@ static int encode_torch(const struct rfs_format_content *content, struct rfs_ima
     return rc;
 }
 
+/* ---- GGUF ------------------------------------------------------------------------------------ */
+
+static bool is_gguf(const unsigned char *head, size_t n)
+{
+    return n >= 4 && memcmp(head, "GGUF", 4) == 0;
+}
+
+static int index_gguf(struct rfs_format_file *file, const struct rfs_index *like,
+                      struct rfs_index **out, struct rfs_error *err)
+{
+    (void)like;
+    return rfs_gguf_walk(file->from, file->tables, out, &file->left_out, err);
+}
+
+static int encode_gguf(const struct rfs_format_content *content, struct rfs_image **out,
+                       struct rfs_error *err)
+{
+    return rfs_gguf_encode(&(struct rfs_gguf_content){.tensors = content->tensors,
+                                                      .n = content->n,
+                                                      .path = content->path,
+                                                      .config = content->options->hf_config,
+                                                      .store = content->store},
+                           out, err);
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 const struct rfs_format_row rfs_formats[RFS_ROWS] = {
@@ -169,6 +195,17 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                           .list = list_torch,
                           .verify = verify_torch,
                           .encode = encode_torch},
+    [RFS_FORMAT_GGUF] = {.folder = "gguf",
+                         .name = "gguf",
+                         .files = RFS_FORMAT_GGUF,
+                         .endings = {".gguf"},
+                         .is = is_gguf,
+                         .alone = true,
+                         .beside = true,
+                         .mapped = true,
+                         .blocks = true,
+                         .index = index_gguf,
+                         .encode = encode_gguf},
     [RFS_ROW_HYPER_PARALLEL] = {.folder = "hyper_parallel",
                                 .name = "hyper_parallel",
                                 .files = RFS_FORMAT_SAFETENSORS,

@@ -23,6 +23,7 @@ include src/formats/chunks/local.mk
 include src/formats/ckpt/local.mk
 include src/formats/dcp/local.mk
 include src/formats/fsdp/local.mk
+include src/formats/gguf/local.mk
 include src/formats/hfai/local.mk
 include src/formats/hyper_parallel/local.mk
 include src/formats/mindformers/local.mk

@@ -10,6 +10,7 @@ tests_fault_test_hostile_SOURCES = \
 	tests/support/dcp_file.h \
 	tests/support/hostile.h \
 	tests/support/hostile_dcp.c \
+	tests/support/hostile_gguf.c \
 	tests/support/hostile_pickles.c \
 	tests/support/hostile_pieces.c \
 	tests/support/hostile_texts.c \

@@ -678,6 +678,26 @@ static void test_safetensors_sources(void **state)
     walk_view(&run, "format=ckpt,check=crc");
 }
 
+/* Blocks that gguf has written (tests/fixtures/make_gguf.py), as they are and as numbers. */
+static void test_gguf(void **state)
+{
+    struct run run = {.f = *state};
+    const char *top = getenv("top_srcdir");
+    unsigned char data[8192];
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof path, "%s/tests/fixtures/gguf/blocks.gguf", top ? top : ".");
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    const size_t n = fread(data, 1, sizeof data, file);
+    fclose(file);
+    assert_int_equal(rename(tree_path(run.f->root, "src"), tree_path(run.f->root, "ranks")), 0);
+    tree_write(run.f->root, "src/model.gguf", data, n);
+    walk_view(&run, "dequantize,format=safetensors");
+    walk_view(&run, "dequantize,dtype=float16,format=gguf");
+    walk_view(&run, "format=gguf");
+}
+
 /* ---- files of torch.save --------------------------------------------------------------------- */
 
 static void put_vector(struct torch_file *file, const char *key, int64_t n)
@@ -848,6 +868,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_rules, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hfai_parts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_safetensors_sources, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_gguf, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_trees_of_other_kinds, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_folders_of_an_unsharded_model, set_up, tear_down),
     };

@@ -9,6 +9,7 @@
 #include "catalog/scan/group.h"
 #include "formats/dcp/dcp.h"
 #include "formats/fsdp/fsdp.h"
+#include "formats/gguf/gguf.h"
 #include "formats/hfai/hfai.h"
 #include "formats/hyper_parallel/hyper_parallel.h"
 #include "formats/mindformers/mindformers.h"
@@ -437,6 +438,35 @@ static void test_pieces(void **state)
     check_all(hostile_zero_ranks, parse_zero_ranks, 20 * INPUT);
 }
 
+static int read_bytes(void *ctx, void *buf, size_t n, uint64_t offset)
+{
+    const struct bytes *input = ctx;
+
+    memcpy(buf, input->data + offset, n);
+    return 0;
+}
+
+static int parse_gguf(const struct bytes *input, struct rfs_error *err)
+{
+    struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
+    struct rfs_index *index;
+    struct bytes copy = *input;
+    size_t count;
+    const int rc = rfs_gguf_walk(RFS_BYTES_SOURCE(read_bytes, &copy, copy.n, "m.gguf"), &tables,
+                                 &index, &count, err);
+
+    rfs_index_free(index);
+    rfs_intern_free(tables.names);
+    rfs_intern_free(tables.types);
+    return rc;
+}
+
+static void test_gguf(void **state)
+{
+    (void)state;
+    check_all(hostile_gguf, parse_gguf, 8 * INPUT);
+}
+
 #ifdef WITH_OBJECTS
 static int refused(struct rfs_remote_listing *listing, int rc, struct rfs_error *err)
 {
@@ -493,6 +523,7 @@ int main(void)
         cmocka_unit_test(test_dcp),
         cmocka_unit_test(test_metadata),
         cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_gguf),
 #ifdef WITH_OBJECTS
         cmocka_unit_test(test_lists_of_objects),
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A folder with quantized weights: the config up to the first NUL, and behind it the file of the
- * tensors. All that one view shows is read.
+ * tensors; or a GGUF file alone. All that one view shows is read.
  */
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"
@@ -19,8 +19,13 @@ void fuzz_one(const uint8_t *data, size_t size)
     const size_t config = end ? (size_t)(end - data) : size;
     const size_t skip = config + (end != NULL);
 
-    fuzz_file("src/config.json", data, config);
-    fuzz_file("src/model.safetensors", data + skip, size - skip);
+    fuzz_folder_clear("src");
+    if (size >= 4 && memcmp(data, "GGUF", 4) == 0) {
+        fuzz_file("src/model.gguf", data, size);
+    } else {
+        fuzz_file("src/config.json", data, config);
+        fuzz_file("src/model.safetensors", data + skip, size - skip);
+    }
     const unsigned row = (unsigned)(size % OPTIONS);
     reshard_view *view = walk_open("src", fuzz_goals[row]);
     if (view && walk_all(view))

@@ -37,6 +37,9 @@ tests_fuzz_fuzz_layout_rules_SOURCES = tests/fuzz/fuzz_layout_rules.c $(FUZZ_STR
 FUZZ_TARGETS += tests/fuzz/fuzz_output_map
 tests_fuzz_fuzz_output_map_SOURCES = tests/fuzz/fuzz_output_map.c $(FUZZ_MAIN)
 
+FUZZ_TARGETS += tests/fuzz/fuzz_gguf
+tests_fuzz_fuzz_gguf_SOURCES = tests/fuzz/fuzz_gguf.c $(FUZZ_MAIN)
+
 FUZZ_TARGETS += tests/fuzz/fuzz_safetensors
 tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/fuzz_safetensors.c $(FUZZ_MAIN)
 

@@ -98,15 +98,25 @@ a.weight  Float32  [6, 4]    0  2.875  1.438  0.8653    0    0      1
 
 1 tensor, 24 numbers: 0 NaN, 0 infinite
 
+# llama.cpp
+$ reshard suggest gguf
+# gguf: one whole checkpoint, gguf
+# fill in NEW, a path to write to
+# safetensors, as HuggingFace's programs keep them
+reshard export gguf NEW -o view=huggingface
+# what is in it
+reshard info gguf
+$ reshard export gguf gguf-model -o view=huggingface && reshard stats gguf-model
+reshard: warning: …/gguf/model.gguf: 1 value that is not a tensor is left out
+…/gguf-model: 1 file written, 200 bytes in … s; 0 were there, 0 bytes
+name      dtype    shape   min    max   mean     std  nan  inf  zeros
+a.weight  Float32  [6, 4]    0  2.875  1.438  0.8653    0    0      1
+
+1 tensor, 24 numbers: 0 NaN, 0 infinite
+
 # not read
 $ reshard info orbax
 reshard: error: orbax: this is a checkpoint of Orbax, as '_CHECKPOINT_METADATA' shows; this format is not read; try: Orbax to load it, and save_file of safetensors to save it
-(exit 1)
-$ reshard info gguf
-reshard: error: gguf: this is a checkpoint of llama.cpp, GGUF, as 'model.gguf' shows; this format is not read; try: the model in safetensors from which it was made
-(exit 1)
-$ reshard suggest gguf/model.gguf
-reshard: error: …/gguf/model.gguf: this is a checkpoint of llama.cpp, GGUF, as 'model.gguf' shows; this format is not read; try: the model in safetensors from which it was made
 (exit 1)
 $ mkdir bin && touch bin/pytorch_model.bin && reshard info bin
 reshard: error: bin: this is a checkpoint of PyTorch by another name, as 'pytorch_model.bin' shows; this format is not read; try: the same file by a name that ends in .pt, or save_pretrained of transformers, which writes safetensors

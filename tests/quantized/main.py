@@ -9,4 +9,4 @@ sys.path[:0] = [here, *(os.path.join(here, "..", folder) for folder in ("chunks"
 
 import families  # noqa: E402
 
-sys.exit(families.main("tests/quantized/run", {"quantized": 44}))
+sys.exit(families.main("tests/quantized/run", {"quantized": 44, "gguf": 20}))

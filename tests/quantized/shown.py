@@ -18,7 +18,7 @@ from layouts import Item, Layout, Strategy
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 KINDS = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "I64": torch.int64,
-         "I32": torch.int32, "I8": torch.int8, "U8": torch.uint8, "F8_E4M3": torch.float8_e4m3fn,
+         "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "F8_E4M3": torch.float8_e4m3fn,
          "F8_E8M0": torch.float8_e8m0fnu}
 WORDS = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -299,7 +299,7 @@ def explain(case):
     done = compared.run("explain", case.source, "-o", "dequantize,format=safetensors", "--param", name, "--rank", "0", "--json")
     if done.returncode:
         return f"explain exits with {done.returncode}: {done.stdout}"
-    said = json.loads(done.stdout)
+    said = json.loads(done.stdout[done.stdout.index("{"):])  # behind warnings
     shape = list(case.truth(torch.bfloat16)[name].shape)
     if said["shape"] != shape:
         return f"explain says the shape {said['shape']} instead of {shape}"

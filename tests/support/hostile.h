@@ -31,6 +31,7 @@ extern const struct hostile hostile_zero[];     /* both files of a save by DeepS
 enum { HOSTILE_ZERO_RANKS = 20 };
 extern const struct hostile hostile_zero_ranks[]; /* the first two files of one by so many ranks */
 extern const struct hostile hostile_shards[];     /* safetensors with DCP_SHARDING_INFO */
+extern const struct hostile hostile_gguf[];       /* files of llama.cpp */
 /* what a store answers: pages of keys, indexes of folders in HTML, the same in JSON */
 extern const struct hostile hostile_pages[];
 extern const struct hostile hostile_links[];

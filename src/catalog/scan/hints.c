@@ -15,7 +15,6 @@
  *   transformers, before safetensors   pytorch_model.bin, pytorch_model-00001-of-00002.bin
  *   PyTorch                            *.pth: torch.save, whose other name *.pt is read
  *   Orbax (JAX)                        _CHECKPOINT_METADATA, manifest.ocdbt
- *   llama.cpp, GGUF                    *.gguf
  *   Megatron, format torch             iter_0000020/mp_rank_00/model_optim_rng.pt, mp_rank_00_001 …
  *   Megatron, format zarr              iter_0000020/{metadata.json, a folder for each tensor}
  */
@@ -253,9 +252,6 @@ static const struct foreign {
     {.name = "manifest.ocdbt",
      .what = "Orbax",
      .remedy = "Orbax to load it, and save_file of safetensors to save it"},
-    {.name = "*.gguf",
-     .what = "llama.cpp, GGUF",
-     .remedy = "the model in safetensors from which it was made"},
     {.name = "mp_rank_[0-9][0-9]_*",
      .what = "Megatron's format torch",
      .remedy = "Megatron to load it and to save it with --ckpt-format torch_dist"},

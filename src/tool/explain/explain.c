@@ -763,7 +763,7 @@ static const struct rfs_argument arguments[] = {
     RFS_ARG_DESTINATION(struct explain, options, "the strategies of SRC and of the destination",
                         "any option of the view, see reshardfs(1)"),
     RFS_ARG_VIEW_NAMED("format", "FORMAT", "format", struct explain, options,
-                       "of the destination: ckpt, safetensors or pt"),
+                       "of the destination: ckpt, safetensors, pt or gguf"),
     RFS_ARG_TEXT("param", "NAME", struct explain, param,
                  "one parameter; without it, bytes by destination rank"),
     RFS_ARG_NUMBER("rank", "N", 0, UINT32_MAX - 1, "a rank of the destination, from 0 up",

@@ -13,6 +13,7 @@ FORMATS_TESTS = \
 	tests/unit/formats/test_dcp \
 	tests/unit/formats/test_dcp_item \
 	tests/unit/formats/test_dcp_pickle \
+	tests/unit/formats/test_gguf \
 	tests/unit/formats/test_hyper_parallel \
 	tests/unit/formats/test_dtype \
 	tests/unit/formats/test_images \
@@ -97,6 +98,8 @@ tests_unit_formats_test_ckpt_messages_SOURCES = $(FORMATS_ENCODED) tests/unit/fo
 tests_unit_formats_test_ckpt_messages_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_formats_test_images_SOURCES = $(FORMATS_ENCODED) tests/unit/formats/test_images.c
 tests_unit_formats_test_images_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_gguf_SOURCES = tests/unit/formats/test_gguf.c tests/support/tree.c tests/support/tree.h
+tests_unit_formats_test_gguf_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_formats_test_npy_SOURCES = $(FORMATS_ENCODED) tests/unit/formats/test_npy.c
 tests_unit_formats_test_npy_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_formats_test_pickler_SOURCES = $(FORMATS_ENCODED) tests/unit/formats/test_pickler.c

@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A GGUF file (github.com/ggml-org/ggml, docs/gguf.md), version 2 or 3; all numbers are
+ * little-endian, and a text is 8 bytes n, then n bytes:
+ *
+ *   file     = "GGUF" version:4 tensors:8 values:8 { value } { tensor } padding data
+ *   value    = key:text type:4 content              what describes the model and its tokenizer
+ *   content  = a number | text | type:4 n:8 { content }        by the type; arrays may be nested
+ *   tensor   = name:text dims:4 { dim:8 } type:4 offset:8
+ *   data     = { bytes padding }
+ *
+ * The first dim is that whose elements follow each other: dims are in the reverse order of ours. A
+ * tensor begins at a multiple of the alignment, which is the value general.alignment or 32, and
+ * where the one before it ends with its padding, as llama.cpp has it. Its offset counts from the
+ * begin of the data. Padding behind the last one may be missing.
+ *
+ * A split file (model-00001-of-00002.gguf) is several such files; in each, the value split.count
+ * is how many there are.
+ */
+#include "formats/gguf/gguf.h"
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/store.h"
+#include "base/text.h"
+#include "base/vec.h"
+
+#define MAGIC "GGUF"
+#define WINDOW 16384              /* bytes that are read at once */
+#define NAME_MOST 4096            /* bytes of the longest name; llama.cpp takes 63 */
+#define KEY_MOST 65535            /* bytes of the longest key, as in llama.cpp */
+#define ARRAYS_MOST 8             /* in each other */
+#define HEADERS_MOST (1ULL << 28) /* bytes; a hole in a sparse file is not read as a whole */
+#define VALUE_LEAST 13            /* bytes of a value with an empty key */
+#define TENSOR_LEAST 24           /* bytes of the header of a scalar without a name */
+
+#define REMEDY_COPY "compare the file with its original, or save it again"
+#define REMEDY_TYPE                                                                                \
+    "the model in F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K or Q6_K, or in safetensors as it was before"
+
+/* The types of tensors by their numbers, and the dtypes of those that are read. */
+static const struct {
+    const char *name; /* NULL: no type, or one that has gone */
+    bool read;
+    enum rfs_dtype dtype;
+} types[] = {
+    [0] = {"F32", true, RFS_FLOAT32},
+    [1] = {"F16", true, RFS_FLOAT16},
+    [2] = {"Q4_0", true, RFS_Q4_0},
+    [3] = {.name = "Q4_1"},
+    [6] = {.name = "Q5_0"},
+    [7] = {.name = "Q5_1"},
+    [8] = {"Q8_0", true, RFS_Q8_0},
+    [9] = {.name = "Q8_1"},
+    [10] = {.name = "Q2_K"},
+    [11] = {.name = "Q3_K"},
+    [12] = {"Q4_K", true, RFS_Q4_K},
+    [13] = {"Q5_K", true, RFS_Q5_K},
+    [14] = {"Q6_K", true, RFS_Q6_K},
+    [15] = {.name = "Q8_K"},
+    [16] = {.name = "IQ2_XXS"},
+    [17] = {.name = "IQ2_XS"},
+    [18] = {.name = "IQ3_XXS"},
+    [19] = {.name = "IQ1_S"},
+    [20] = {.name = "IQ4_NL"},
+    [21] = {.name = "IQ3_S"},
+    [22] = {.name = "IQ2_S"},
+    [23] = {.name = "IQ4_XS"},
+    [24] = {"I8", true, RFS_INT8},
+    [25] = {"I16", true, RFS_INT16},
+    [26] = {"I32", true, RFS_INT32},
+    [27] = {"I64", true, RFS_INT64},
+    [28] = {"F64", true, RFS_FLOAT64},
+    [29] = {.name = "IQ1_M"},
+    [30] = {"BF16", true, RFS_BFLOAT16},
+    [34] = {.name = "TQ1_0"},
+    [35] = {.name = "TQ2_0"},
+    [39] = {.name = "MXFP4"},
+    [40] = {.name = "NVFP4"},
+    [41] = {.name = "Q1_0"},
+};
+#define N_TYPES (sizeof types / sizeof *types)
+
+/* Bytes of values that have a size. */
+static const unsigned char value_bytes[RFS_GGUF_VALUES] = {
+    [RFS_GGUF_UINT8] = 1,  [RFS_GGUF_INT8] = 1,  [RFS_GGUF_UINT16] = 2,  [RFS_GGUF_INT16] = 2,
+    [RFS_GGUF_UINT32] = 4, [RFS_GGUF_INT32] = 4, [RFS_GGUF_FLOAT32] = 4, [RFS_GGUF_BOOL] = 1,
+    [RFS_GGUF_UINT64] = 8, [RFS_GGUF_INT64] = 8, [RFS_GGUF_FLOAT64] = 8};
+
+int rfs_gguf_type(enum rfs_dtype dtype)
+{
+    for (size_t i = 0; i < N_TYPES; i++)
+        if (types[i].read && types[i].dtype == dtype)
+            return (int)i;
+    return -1;
+}
+
+struct walk {
+    const struct rfs_bytes_source *from;
+    struct rfs_tables *tables;
+    struct rfs_error *err;
+    uint64_t at; /* where in the file the next bytes are */
+    uint64_t window_at;
+    size_t window_n;   /* bytes of the window, which begins at window_at */
+    const char *param; /* the tensor at hand; borrowed */
+    uint64_t alignment;
+    bool has_alignment, split;
+    RFS_VEC(struct rfs_entry) entries; /* offsets in the data, until all headers are read */
+    unsigned char window[WINDOW];
+};
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+#define FAIL(walk, code, remedy, ...)                                                              \
+    rfs_fail((walk)->err, code,                                                                    \
+             (struct rfs_where){(walk)->from->file, (int64_t)(walk)->at, (walk)->param}, remedy,   \
+             __VA_ARGS__)
+
+static int fail_memory(const struct walk *walk)
+{
+    return rfs_fail_memory_of(walk->err, walk->from->file);
+}
+
+static int fail_truncated(const struct walk *walk)
+{
+    return FAIL(walk, -EINVAL, REMEDY_COPY,
+                "the file is truncated in its headers: it has %llu bytes",
+                (unsigned long long)walk->from->size);
+}
+
+/* Passes N bytes over. */
+static int skip(struct walk *walk, uint64_t n)
+{
+    if (n > walk->from->size - walk->at)
+        return fail_truncated(walk);
+    walk->at += n;
+    return 0;
+}
+
+/* Gives the next N bytes, at most WINDOW, which are valid until more are taken. */
+static int take(struct walk *walk, size_t n, const unsigned char **out)
+{
+    const uint64_t left = walk->from->size - walk->at;
+
+    *out = walk->window;
+    if (n > left)
+        return fail_truncated(walk);
+    if (walk->at > HEADERS_MOST)
+        return FAIL(walk, -EINVAL, REMEDY_COPY, "its headers have more than %llu bytes",
+                    (unsigned long long)HEADERS_MOST);
+    if (walk->at < walk->window_at || walk->at + n > walk->window_at + walk->window_n) {
+        const size_t size = (size_t)rfs_min_u64(left, WINDOW);
+        const int rc = rfs_bytes_source_read(walk->from, walk->window, size, walk->at);
+        walk->window_n = 0;
+        if (rc < 0)
+            return rfs_store_fail_read(walk->err, RFS_IN(walk->from->file), rc);
+        walk->window_at = walk->at;
+        walk->window_n = size;
+    }
+    *out = walk->window + (walk->at - walk->window_at);
+    walk->at += n;
+    return 0;
+}
+
+/* Takes a number of N bytes, at most 8. */
+static int take_number(struct walk *walk, unsigned n, uint64_t *out)
+{
+    const unsigned char *bytes;
+    const int rc = take(walk, n, &bytes);
+
+    *out = 0;
+    for (unsigned i = 0; rc == 0 && i < n; i++)
+        *out |= (uint64_t)bytes[i] << 8 * i;
+    return rc;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static int skip_text(struct walk *walk)
+{
+    uint64_t n;
+
+    return take_number(walk, 8, &n) ?: skip(walk, n);
+}
+
+static int fail_value(struct walk *walk, uint64_t type)
+{
+    return FAIL(walk, -EINVAL, REMEDY_COPY, "a value has type %llu, which no GGUF file has",
+                (unsigned long long)type);
+}
+
+static int skip_value(struct walk *walk, uint64_t type, unsigned arrays);
+
+/* Each element takes at least a byte, so an array costs no more time than its file has bytes. */
+static int skip_array(struct walk *walk, unsigned arrays)
+{
+    uint64_t type;
+    uint64_t n;
+    uint64_t bytes;
+    int rc = take_number(walk, 4, &type) ?: take_number(walk, 8, &n);
+
+    if (rc == 0 && type >= RFS_GGUF_VALUES)
+        return fail_value(walk, type);
+    if (rc == 0 && arrays == ARRAYS_MOST)
+        return FAIL(walk, -EINVAL, REMEDY_COPY, "more than %d arrays are in each other",
+                    ARRAYS_MOST);
+    if (rc == 0 && value_bytes[type] > 0)
+        return rfs_mul_u64(n, value_bytes[type], &bytes) ? skip(walk, bytes) : fail_truncated(walk);
+    for (uint64_t i = 0; rc == 0 && i < n; i++)
+        rc = skip_value(walk, type, arrays + 1);
+    return rc;
+}
+
+/* Passes a value over that lies in so many ARRAYS. */
+static int skip_value(struct walk *walk, uint64_t type, unsigned arrays)
+{
+    return type >= RFS_GGUF_VALUES   ? fail_value(walk, type)
+           : type == RFS_GGUF_STRING ? skip_text(walk)
+           : type == RFS_GGUF_ARRAY  ? skip_array(walk, arrays)
+                                     : skip(walk, value_bytes[type]);
+}
+
+static int read_alignment(struct walk *walk, uint64_t type)
+{
+    if (type != RFS_GGUF_UINT32)
+        return FAIL(walk, -EINVAL, REMEDY_COPY,
+                    "general.alignment has type %llu, and should be UINT32",
+                    (unsigned long long)type);
+    if (walk->has_alignment)
+        return FAIL(walk, -EINVAL, REMEDY_COPY, "general.alignment comes twice");
+    const int rc = take_number(walk, 4, &walk->alignment);
+    walk->has_alignment = true;
+    if (rc == 0 && (walk->alignment == 0 || (walk->alignment & (walk->alignment - 1)) != 0))
+        return FAIL(walk, -EINVAL, REMEDY_COPY,
+                    "general.alignment is %llu, and should be a power of 2",
+                    (unsigned long long)walk->alignment);
+    return rc;
+}
+
+/* Reads the number of files that a split file has. It is a UINT16; others are not understood. */
+static int read_split(struct walk *walk, uint64_t type)
+{
+    uint64_t count = 0;
+    const int rc =
+        type == RFS_GGUF_UINT16 ? take_number(walk, 2, &count) : skip_value(walk, type, 0);
+
+    walk->split = count > 1;
+    return rc;
+}
+
+static int read_value(struct walk *walk)
+{
+    static const char alignment[] = "general.alignment";
+    static const char split[] = "split.count";
+    const unsigned char *key;
+    uint64_t n;
+    uint64_t type;
+    int rc = take_number(walk, 8, &n);
+    bool is_alignment = false;
+    bool is_split = false;
+
+    if (rc == 0 && n > KEY_MOST)
+        return FAIL(walk, -EINVAL, REMEDY_COPY, "the key of a value has %llu bytes",
+                    (unsigned long long)n);
+    if (rc == 0 && (n == sizeof alignment - 1 || n == sizeof split - 1)) {
+        rc = take(walk, (size_t)n, &key);
+        is_alignment = rc == 0 && n == sizeof alignment - 1 && memcmp(key, alignment, n) == 0;
+        is_split = rc == 0 && n == sizeof split - 1 && memcmp(key, split, n) == 0;
+    } else if (rc == 0) {
+        rc = skip(walk, n);
+    }
+    rc = rc ?: take_number(walk, 4, &type);
+    return rc             ? rc
+           : is_alignment ? read_alignment(walk, type)
+           : is_split     ? read_split(walk, type)
+                          : skip_value(walk, type, 0);
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static int read_name(struct walk *walk, uint32_t *name)
+{
+    const unsigned char *text;
+    uint64_t n;
+    int rc = take_number(walk, 8, &n);
+
+    if (rc == 0 && n > NAME_MOST)
+        return FAIL(walk, -EINVAL, REMEDY_COPY, "the name of a tensor has %llu bytes, more than %d",
+                    (unsigned long long)n, NAME_MOST);
+    rc = rc ?: take(walk, (size_t)n, &text);
+    if (rc == 0 && !rfs_text_is_utf8((const char *)text, (size_t)n))
+        return FAIL(walk, -EINVAL, REMEDY_COPY, "the name of a tensor is not UTF-8");
+    if (rc)
+        return rc;
+    *name = rfs_intern_add(walk->tables->names, text, (size_t)n);
+    if (*name == RFS_NO_ID)
+        return fail_memory(walk);
+    walk->param = rfs_intern_text(walk->tables->names, *name);
+    return 0;
+}
+
+static int read_dims(struct walk *walk, struct rfs_type *type)
+{
+    uint64_t ndim;
+    int rc = take_number(walk, 4, &ndim);
+
+    if (rc == 0 && ndim > RFS_MAX_DIMS)
+        return FAIL(walk, -EINVAL, NULL, "%llu dimensions; no more than %d are supported",
+                    (unsigned long long)ndim, RFS_MAX_DIMS);
+    for (uint64_t i = 0; rc == 0 && i < ndim; i++)
+        rc = take_number(walk, 8, &type->dims[ndim - 1 - i]);
+    type->ndim = (uint8_t)ndim;
+    return rc;
+}
+
+/* Reads the type, and counts blocks along the last dimension where numbers are in some. */
+static int read_type(struct walk *walk, struct rfs_type *type)
+{
+    uint64_t number;
+    const int rc = take_number(walk, 4, &number);
+
+    if (rc)
+        return rc;
+    if (number >= N_TYPES || !types[number].name)
+        return FAIL(walk, -EINVAL, REMEDY_COPY, "has type %llu, which GGUF files do not have",
+                    (unsigned long long)number);
+    if (!types[number].read)
+        return FAIL(walk, -ENOTSUP, REMEDY_TYPE, "is of type %s, which is not read here",
+                    types[number].name);
+    type->dtype = (uint8_t)types[number].dtype;
+    const uint32_t packed = rfs_dtype_packed(types[number].dtype);
+    uint64_t *last = type->ndim > 0 ? &type->dims[type->ndim - 1] : NULL;
+    if (packed > 1 && (!last || *last % packed != 0))
+        return FAIL(walk, -EINVAL, REMEDY_COPY,
+                    "is of type %s, in blocks of %u numbers, and its rows have %llu",
+                    types[number].name, packed, last ? (unsigned long long)*last : 1ULL);
+    if (last)
+        *last /= packed;
+    if (!rfs_type_bytes(type, &type->bytes))
+        return FAIL(walk, -EINVAL, REMEDY_COPY, "the dimensions multiply to more than 2^63 bytes");
+    return 0;
+}
+
+/* Reads the header of a tensor, which begins at END of the data; END is moved behind it. */
+static int read_tensor(struct walk *walk, uint64_t *end)
+{
+    struct rfs_entry entry = {.offset = *end};
+    struct rfs_type type = {.kind = RFS_TENSOR};
+    uint64_t offset;
+    const int rc = read_name(walk, &entry.name) ?: read_dims(walk, &type)
+                   ?: read_type(walk, &type) ?: take_number(walk, 8, &offset);
+
+    if (rc)
+        return rc;
+    if (offset != *end)
+        return FAIL(walk, -EINVAL, REMEDY_COPY,
+                    "begins at byte %llu of the data, but the one before it ends at %llu, with "
+                    "its padding: tensors overlap or have a hole between them",
+                    (unsigned long long)offset, (unsigned long long)*end);
+    const uint64_t rest = type.bytes % walk->alignment;
+    if (!rfs_add_u64(*end, type.bytes, end) ||
+        (rest > 0 && !rfs_add_u64(*end, walk->alignment - rest, end)))
+        return FAIL(walk, -EINVAL, REMEDY_COPY, "the tensors have more than 2^64 bytes");
+    entry.type = rfs_intern_add(walk->tables->types, &type, sizeof type);
+    if (entry.type == RFS_NO_ID || walk->entries.n >= UINT32_MAX ||
+        !RFS_PUSH(&walk->entries, entry))
+        return fail_memory(walk);
+    walk->param = NULL;
+    return 0;
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static int fail_magic(const struct walk *walk, const unsigned char *head)
+{
+    if (memcmp(head, "vers", 4) == 0)
+        return FAIL(walk, -EINVAL, "git lfs pull",
+                    "the file is a Git LFS pointer, not the checkpoint itself");
+    return FAIL(walk, -EINVAL, REMEDY_COPY,
+                "the file is not a GGUF file: it does not begin with " MAGIC);
+}
+
+/* Reads what is before the values, and gives the number of tensors and of values. */
+static int read_begin(struct walk *walk, uint64_t *tensors, uint64_t *values)
+{
+    const unsigned char *head;
+    uint64_t version;
+    int rc = walk->from->size == 0
+                 ? FAIL(walk, -EINVAL, "copy or save it again; a full disk leaves such files",
+                        "the file is empty")
+                 : take(walk, 4, &head);
+
+    if (rc == 0 && memcmp(head, MAGIC, 4) != 0)
+        return fail_magic(walk, head);
+    rc = rc ?: take_number(walk, 4, &version);
+    if (rc)
+        return rc;
+    if ((version & 0xffff) == 0)
+        return FAIL(walk, -ENOTSUP, "the file in little-endian, as llama.cpp has it by default",
+                    "the file is big-endian, which is not read here");
+    if (version != 2 && version != 3)
+        return FAIL(walk, -ENOTSUP, "the file in version 3",
+                    "the file is of version %llu of GGUF, and 2 and 3 are read",
+                    (unsigned long long)version);
+    rc = take_number(walk, 8, tensors) ?: take_number(walk, 8, values);
+    if (rc)
+        return rc;
+    const uint64_t left = walk->from->size - walk->at;
+    if (*values > left / VALUE_LEAST || *tensors > left / TENSOR_LEAST)
+        return FAIL(walk, -EINVAL, REMEDY_COPY,
+                    "the file says that it has %llu values and %llu tensors, and is too short for "
+                    "them: %llu bytes",
+                    (unsigned long long)*values, (unsigned long long)*tensors,
+                    (unsigned long long)walk->from->size);
+    return 0;
+}
+
+/* Checks that the data of tensors, which END with padding, are all of the file behind DATA. */
+static int check_data(const struct walk *walk, uint64_t data, uint64_t end)
+{
+    const uint64_t size = walk->from->size;
+    const struct rfs_entry *last = &walk->entries.data[walk->entries.n - 1];
+    const struct rfs_type *type = rfs_intern_bytes(walk->tables->types, last->type, NULL);
+    const uint64_t least = last->offset + type->bytes; /* without padding */
+    const uint64_t have = size > data ? size - data : 0;
+
+    if (have < least)
+        return rfs_fail(walk->err, -EINVAL, RFS_IN(walk->from->file), REMEDY_COPY,
+                        "the file is truncated: its tensors end at byte %llu of the data, and it "
+                        "has %llu",
+                        (unsigned long long)least, (unsigned long long)have);
+    if (have > end)
+        return rfs_fail(walk->err, -EINVAL, RFS_IN(walk->from->file), REMEDY_COPY,
+                        "%llu bytes follow the last tensor", (unsigned long long)(have - end));
+    return 0;
+}
+
+/* Makes the index of a file whose tensors begin at DATA. */
+static int finish(struct walk *walk, uint64_t data, struct rfs_index **out)
+{
+    struct rfs_index *index = calloc(1, sizeof *index);
+    size_t first;
+    size_t second;
+
+    if (!index)
+        return fail_memory(walk);
+    index->n = walk->entries.n;
+    index->entries = RFS_STEAL(walk->entries.data);
+    index->file_bytes = walk->from->size;
+    for (size_t i = 0; i < index->n; i++)
+        index->entries[i].offset += data;
+    int rc = rfs_index_order_names(index, &first, &second);
+    if (rc == 1) {
+        const uint32_t name = index->entries[second].name;
+        rc = rfs_fail(walk->err, -EINVAL,
+                      RFS_OF(walk->from->file, rfs_intern_text(walk->tables->names, name)),
+                      REMEDY_COPY, "the tensor comes twice in the headers");
+    } else if (rc < 0) {
+        rc = fail_memory(walk);
+    }
+    if (rc == 0)
+        *out = index;
+    else
+        rfs_index_free(index);
+    return rc;
+}
+
+static int read_file(struct walk *walk, struct rfs_index **out, size_t *n_values)
+{
+    uint64_t tensors = 0;
+    uint64_t values = 0;
+    uint64_t end = 0;
+    int rc = read_begin(walk, &tensors, &values);
+
+    *n_values = (size_t)values; /* fewer than the file has bytes */
+    for (uint64_t i = 0; rc == 0 && i < values; i++)
+        rc = read_value(walk);
+    for (uint64_t i = 0; rc == 0 && i < tensors; i++)
+        rc = read_tensor(walk, &end);
+    if (rc)
+        return rc;
+    if (tensors == 0 && !walk->split)
+        return rfs_fail(walk->err, -ENODATA, RFS_IN(walk->from->file), REMEDY_COPY,
+                        "the file holds no parameters");
+    const uint64_t rest = walk->at % walk->alignment;
+    const uint64_t data = walk->at + (rest > 0 ? walk->alignment - rest : 0);
+    return (tensors > 0 ? check_data(walk, data, end) : 0) ?: finish(walk, data, out);
+}
+
+int rfs_gguf_walk(const struct rfs_bytes_source *from, struct rfs_tables *tables,
+                  struct rfs_index **out, size_t *values, struct rfs_error *err)
+{
+    RFS_FREE struct walk *walk = calloc(1, sizeof *walk);
+
+    *out = NULL;
+    *values = 0;
+    if (!walk)
+        return rfs_fail_memory_of(err, from->file);
+    walk->from = from;
+    walk->tables = tables;
+    walk->err = err;
+    walk->alignment = RFS_GGUF_ALIGNMENT;
+    const int rc = from->size > INT64_MAX
+                       ? rfs_fail(err, -EFBIG, RFS_IN(from->file), NULL, "the file is too large")
+                       : read_file(walk, out, values);
+    free(walk->entries.data);
+    return rc;
+}

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny models: transformers reads a GGUF file, and the view that rules make of it, with the same logits; and a file of ours."""
+import json
+import os
+
+import gguf
+import numpy as np
+import shown
+import torch
+import transformers
+from gguf import GGMLQuantizationType as Type
+
+FIXED = {}
+SMALL = {"vocab_size": 320, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5}
+MODELS = {
+    "llama": lambda tied: transformers.LlamaConfig(**SMALL, tie_word_embeddings=tied),
+    "qwen3": lambda tied: transformers.Qwen3Config(**SMALL, head_dim=128, tie_word_embeddings=tied),
+}
+TOKENS = torch.arange(40)[None] * 7 % 320
+# Names of a layer: in HuggingFace's model, and in files of llama.cpp.
+NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+         "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+         "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+
+
+def name_in_file(name):
+    module = name.removesuffix(".weight")
+    if module in WHOLE:
+        return WHOLE[module] + ".weight"
+    _, _, layer, rest = module.split(".", 3)
+    return f"blk.{layer}.{NAMES[rest]}.weight"
+
+
+def permute(rows, heads):
+    """As convert_hf_to_gguf.py of llama.cpp has it."""
+    return rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
+
+
+def convert(model, kind, path):
+    """Writes the file that llama.cpp's converter writes, without a tokenizer; norms are in F32."""
+    config = model.config
+    writer = gguf.GGUFWriter(path, config.model_type)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_vocab_size(config.vocab_size)
+    for name, tensor in model.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        rows = tensor.to(torch.float32).numpy()
+        if config.model_type == "llama" and ("q_proj" in name or "k_proj" in name):
+            rows = permute(rows, config.num_attention_heads if "q_proj" in name else config.num_key_value_heads)
+        of = kind if rows.ndim > 1 else Type.F32
+        if of in (Type.Q4_K, Type.Q5_K, Type.Q6_K):  # gguf does not write these: any codes, with small scales
+            size = gguf.GGML_QUANT_SIZES[of][1]
+            data = np.random.default_rng(7).integers(0, 256, (rows.shape[0], rows.shape[1] // 256 * size), np.uint8)
+            for at in ([208] if of == Type.Q6_K else [0, 2]):
+                data.reshape(-1, size)[:, at:at + 2] = np.frombuffer(np.float16(2e-5).tobytes(), np.uint8)
+        else:
+            data = gguf.quantize(np.ascontiguousarray(rows), of)
+        writer.add_tensor(name_in_file(name), data, raw_dtype=of)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def logits(model):
+    with torch.no_grad():
+        return model.eval()(TOKENS).logits
+
+
+class Case:
+    def __init__(self, name, model, kind, tied):
+        self.name, self.model, self.kind, self.tied = name, model, kind, tied
+
+    def describe(self):
+        return f"  {self.model} in {self.kind.name}, {'tied' if self.tied else 'with an output'}"
+
+    def write(self, folder):
+        torch.manual_seed(1)
+        self.folder, self.source = folder, os.path.join(folder, "gguf")
+        self.hf = transformers.AutoModelForCausalLM.from_config(MODELS[self.model](self.tied), dtype=torch.float32)
+        self.hf.save_pretrained(os.path.join(folder, "hf"))
+        os.makedirs(self.source)
+        convert(self.hf, self.kind, os.path.join(self.source, "model.gguf"))
+        return self.source, {}
+
+    def options(self, **more):
+        return {"convert": f"gguf_{self.model}", "hf_config": os.path.join(self.folder, "hf", "config.json"), **more}
+
+    def check_oracle(self, folder):
+        """What the file has is the model."""
+        del folder
+        self.want = logits(transformers.AutoModelForCausalLM.from_pretrained(self.source, gguf_file="model.gguf", dtype=torch.float32))
+        if self.kind == Type.F32 and not torch.equal(self.want, logits(self.hf)):
+            return "transformers reads another model than it was written from"
+        return None
+
+    def check_views(self, folder, source, options):
+        del options
+        target = os.path.join(folder, "shown")
+        problem = shown.export(source, target, self.options(view="huggingface", dequantize=True, dtype="float32"))
+        if problem:
+            return problem
+        got = logits(transformers.AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32))
+        if not torch.equal(got, self.want):
+            return f"the logits are {got} instead of {self.want}"
+        return self.back(folder)
+
+    def back(self, folder):
+        """Of HuggingFace's model a file: gguf and transformers read it."""
+        target = os.path.join(folder, "back")
+        problem = shown.export(os.path.join(folder, "hf"), target, self.options(format="gguf"))
+        if problem:
+            return problem
+        file = os.path.join(target, "rank_0", "checkpoint_0.gguf")
+        values = {k: f.contents() for k, f in gguf.GGUFReader(file).fields.items() if not k.startswith("GGUF.")}
+        missing = values_differ(values, os.path.join(self.source, "model.gguf"))
+        if missing:
+            return f"{missing}: {json.dumps(values)}"
+        got = logits(transformers.AutoModelForCausalLM.from_pretrained(os.path.dirname(file), gguf_file=os.path.basename(file),
+                                                                       dtype=torch.float32))
+        return None if torch.equal(got, logits(self.hf)) else "transformers reads another model of the file"
+
+
+def values_differ(got, path):
+    """The values of the model are those that gguf has written."""
+    want = {k: f.contents() for k, f in gguf.GGUFReader(path).fields.items() if not k.startswith("GGUF.")}
+    return next((f"{k} is {got.get(k)} instead of {v}" for k, v in want.items() if got.get(k) != v), None)
+
+
+def made(model, kind, tied):
+    return lambda full: Case(full, model, kind, tied)
+
+
+for model in MODELS:
+    for kind in (Type.F32, Type.F16, Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_K, Type.Q5_K, Type.Q6_K):
+        FIXED[f"gguf-model-{model}-{kind.name}"] = made(model, kind, kind == Type.F16)
