@@ -22,7 +22,7 @@ static void check_index(const struct rfs_index *index, const struct rfs_tables *
 {
     uint64_t end = 0;
 
-    REQUIRE(index->n_extents == 0 && !index->part_of && !index->has_crc);
+    REQUIRE(index->n_extents == 0 && !index->file_of && !index->has_crc);
     for (size_t i = 0; i < index->n; i++) {
         const struct rfs_entry *entry = &index->entries[i];
         const struct rfs_type *type = type_of(tables, entry);

@@ -3,6 +3,7 @@
  * GGUF files: those that are put together here, byte by byte as docs/gguf.md of ggml has them, and
  * those that gguf of llama.cpp has written (tests/fixtures/make_gguf.py).
  */
+#include "base/options.h"
 #include "formats/gguf/gguf.h"
 
 #include "base/cleanup.h"

@@ -4,6 +4,7 @@
  * are exact, and rounding by rint on a multiple of the target's last place.
  */
 #include "quant/expand.h"
+#include "tests/support/valgrind.h"
 #include "tests/support/tree.h"
 
 #include <fenv.h>
@@ -274,6 +275,8 @@ static void test_any_environment(void **state)
     float number;
 
     (void)state;
+    if (is_under_valgrind()) /* it computes in one environment alone */
+        skip();
     assert_int_equal(fesetround(FE_UPWARD), 0);
 #if defined(__x86_64__)
     __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
