@@ -272,6 +272,7 @@ READERS = {  # word of view= or format= -> ([options], reader)
 # Views of some sources have readers of their own: Megatron alone unflattens its tensors.
 OTHERS = {("megatron", "dcp"): (["view=dcp,dst_ranks=3,chunk_size=20"], read_flattened),
           ("hfai", "pt"): (["format=pt"], lambda folder, _: torch.load(os.path.join(folder, "merged", "model.pt")))}
+ELSEWHERE = {"gguf"}  # tests/quantized/run reads these, where their programs are
 # Pairs that are refused, and what is said.
 REFUSED = {("hfai", word): "has no effect on a source in hfai's parts" for word in READERS if word not in ("hfai", "pt")}
 
@@ -280,10 +281,12 @@ def words():
     """Those of the options, and rows of the table: {folder: whether it describes itself}."""
     top = os.path.join(here, "..", "..", "src")
     with open(os.path.join(top, "base", "options.c"), encoding="utf-8") as file:
-        lists = dict(re.findall(r"static const char \*const (formats|shown)\[\] = \{([^}]*)\}", file.read()))
+        shown = re.findall(r"static const char \*const shown\[\] = \{([^}]*)\}", file.read())[0]
+    with open(os.path.join(top, "formats", "words.h"), encoding="utf-8") as file:
+        formats = re.findall(r'ROW\(\w+, "(\w+)"\)', file.read())
     with open(os.path.join(top, "formats", "formats.c"), encoding="utf-8") as file:
         rows = re.findall(r'\[RFS_(FORMAT|ROW)_\w+\] = \{\.folder = "(\w+)"', file.read())
-    return re.findall(r'"(\w+)"', lists["formats"] + lists["shown"]), {folder for kind, folder in rows if kind == "ROW"}
+    return sorted({*formats, *re.findall(r'"(\w+)"', shown)} - ELSEWHERE), {folder for kind, folder in rows if kind == "ROW"}
 
 
 class Case:
@@ -347,7 +350,7 @@ class AllRows:
         if have != rows:
             return f"there are sources of {sorted(have)}, and formats.c has {sorted(rows)}"
         if sorted(READERS) != sorted([*options, "hfai"]):
-            return f"there are readers of {sorted(READERS)}, and options.c has {sorted(options)}"
+            return f"there are readers of {sorted(READERS)}, and the options have {options}"
         return None
 
 
