@@ -328,8 +328,8 @@ static void show_rank(struct rfs_view *view, uint32_t rank)
 
     if (part >= 0)
         snprintf(stage, sizeof stage, "_part%lld", (long long)part);
-    struct rfs_view_file *file = rfs_view_show(view, "%s%u%s%s", view->options.prefix, rank, stage,
-                                               row->endings[0]);
+    struct rfs_view_file *file =
+        rfs_view_show(view, "%s%u%s%s", view->options.prefix, rank, stage, row->endings[0]);
     file->rank = rank;
     file->parameters = RFS_IN_PLAN;
     file->mapped = row->mapped;
