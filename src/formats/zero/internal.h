@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include "base/arena.h"
 #include "formats/zero/zero.h"
 
 #define RFS_ZERO_REMEDY "all files of one save, as DeepSpeed wrote them"
@@ -43,7 +42,7 @@ struct rfs_zero_part {
  * which lists them, pays for its parts: memory of ranks that were not read is not touched.
  */
 struct rfs_zero_state {
-    const char *key;             /* NULL: the weights */
+    char *key;                   /* NULL: the weights; owned */
     struct rfs_zero_part *parts; /* [world * flats] */
 };
 
@@ -53,7 +52,6 @@ struct rfs_zero_alias {
 };
 
 struct rfs_zero_opening {
-    struct rfs_arena memory; /* that of all lists */
     struct rfs_chunks *chunks;
     struct rfs_tables *tables;
     struct rfs_files *files;

@@ -77,12 +77,16 @@ struct zero_file {
 
 static void opening_end(struct rfs_zero_opening *opening)
 {
-    rfs_arena_free(&opening->memory);
-}
-
-static int check_memory(const struct rfs_zero_opening *opening)
-{
-    return opening->memory.failed ? rfs_fail_memory(opening->err) : 0;
+    for (size_t i = 0; i < opening->states.n; i++) {
+        free(opening->states.data[i].key);
+        free(opening->states.data[i].parts);
+    }
+    free(opening->states.data);
+    free(opening->fragments);
+    free(opening->params.data);
+    free(opening->groups.data);
+    free(opening->aliases.data);
+    free(opening->roles.data);
 }
 
 static int damaged(const struct zero_file *file, const char *what)
@@ -143,13 +147,15 @@ static int take_name(struct zero_file *file, const struct rfs_node *node, uint32
     return *name == RFS_NO_ID ? rfs_fail_memory(file->err) : 0;
 }
 
-static void set_role(struct rfs_zero_opening *opening, uint32_t name, enum rfs_zero_use role,
-                     size_t number)
+static int set_role(struct zero_file *file, uint32_t name, enum rfs_zero_use role, size_t number)
 {
-    uint32_t *known = RFS_ADD_AT(&opening->memory, &opening->roles, name, RFS_ZERO_NONE);
+    struct rfs_zero_opening *opening = file->opening;
 
-    if (known)
-        *known = (uint32_t)role | (uint32_t)number << 3;
+    uint32_t *known = RFS_VEC_AT(&opening->roles, name, RFS_ZERO_NONE);
+    if (!known)
+        return rfs_fail_memory(file->err);
+    *known = (uint32_t)role | (uint32_t)number << 3;
+    return 0;
 }
 
 /* ---- the model's states ---------------------------------------------------------------------- */
@@ -187,10 +193,11 @@ static int add_params(struct zero_file *file, const struct rfs_node *dict, enum 
                             RFS_OF(file->path, rfs_zero_text(opening, param.name)), RFS_ZERO_REMEDY,
                             "the file has its shape twice");
         param.type = rfs_intern_add(opening->tables->types, &type, sizeof type);
-        if (param.type == RFS_NO_ID)
+        rc = set_role(file, param.name, role, opening->params.n - opening->n_trained);
+        if (rc)
+            return rc;
+        if (param.type == RFS_NO_ID || !RFS_PUSH(&opening->params, param))
             return rfs_fail_memory(file->err);
-        set_role(opening, param.name, role, opening->params.n - opening->n_trained);
-        RFS_ADD(&opening->memory, &opening->params, param);
     }
     return 0;
 }
@@ -210,7 +217,8 @@ static int read_shapes(struct zero_file *file, const struct rfs_node *root)
         struct rfs_zero_group group = {.first = opening->params.n};
         rc = add_params(file, shapes->data[i], RFS_ZERO_TRAINED);
         group.n = opening->params.n - group.first;
-        RFS_ADD(&opening->memory, &opening->groups, group);
+        if (rc == 0 && !RFS_PUSH(&opening->groups, group))
+            return rfs_fail_memory(file->err);
     }
     opening->n_trained = opening->params.n;
     if (rc == 0 && frozen && opening->stage3)
@@ -239,8 +247,9 @@ static int read_shared(struct zero_file *file, const struct rfs_node *root)
         /* zero_to_fp32 leaves out names for what it does not show. */
         if (rc == 0 && (rfs_zero_use_of(opening, alias.of) == RFS_ZERO_TRAINED ||
                         rfs_zero_use_of(opening, alias.of) == RFS_ZERO_FROZEN)) {
-            set_role(opening, alias.name, RFS_ZERO_SHARED, 0);
-            RFS_ADD(&opening->memory, &opening->aliases, alias);
+            rc = set_role(file, alias.name, RFS_ZERO_SHARED, 0);
+            if (rc == 0 && !RFS_PUSH(&opening->aliases, alias))
+                return rfs_fail_memory(file->err);
         }
     }
     return rc;
@@ -255,7 +264,7 @@ static int read_buffer_names(struct zero_file *file, const struct rfs_node *root
     for (uint32_t i = 0; names && rc == 0 && i < names->n; i++) {
         rc = take_name(file, names->data[i], &name);
         if (rc == 0 && rfs_zero_use_of(file->opening, name) == RFS_ZERO_NONE)
-            set_role(file->opening, name, RFS_ZERO_BUFFER, 0);
+            rc = set_role(file, name, RFS_ZERO_BUFFER, 0);
     }
     return rc;
 }
@@ -461,13 +470,12 @@ static int read_model(struct zero_file *file)
     rc = rc ?: check_version(file, root) ?: check_engine(file, root);
     if (rc == 0 && file->rank == 0)
         rc = read_shapes(file, root) ?: read_shared(file, root) ?: read_buffer_names(file, root)
-             ?: check_memory(opening) ?: read_module(file, root);
+             ?: read_module(file, root);
     const size_t frozen = opening->params.n - opening->n_trained;
     if (rc || frozen == 0)
         return rc;
     if (!opening->fragments)
-        opening->fragments = rfs_arena_zeros(&opening->memory, frozen * opening->n_pieces,
-                                             sizeof *opening->fragments);
+        opening->fragments = calloc(frozen * opening->n_pieces, sizeof *opening->fragments);
     return opening->fragments ? read_fragments(file, root) : rfs_fail_memory(file->err);
 }
 
@@ -482,14 +490,16 @@ static struct rfs_zero_state *state_of(struct rfs_zero_opening *opening, const c
                 : !state->key)
             return state;
     }
-    if (opening->states.n >= KEYS_MOST)
+    struct rfs_zero_state state = {
+        .key = key ? strndup(key, n) : NULL,
+        .parts = calloc(opening->n_flats * opening->world + 1, sizeof *state.parts)};
+    if (opening->states.n >= KEYS_MOST || (key && !state.key) || !state.parts ||
+        !RFS_PUSH(&opening->states, state)) {
+        free(state.key);
+        free(state.parts);
         return NULL;
-    const struct rfs_zero_state state = {
-        .key = key ? rfs_arena_text(&opening->memory, key, n) : NULL,
-        .parts = rfs_arena_zeros(&opening->memory, opening->n_flats * opening->world,
-                                 sizeof *state.parts)};
-    RFS_ADD(&opening->memory, &opening->states, state);
-    return opening->memory.failed ? NULL : &opening->states.data[opening->states.n - 1];
+    }
+    return &opening->states.data[opening->states.n - 1];
 }
 
 /* Compares how many ranks the file says that there are with how many there are. */
@@ -737,7 +747,8 @@ static int part_params(struct rfs_zero_opening *opening)
     opening->n_flats = opening->n_trained;
     for (size_t i = 0; i < opening->n_trained; i++) {
         const struct rfs_zero_group group = {.first = i, .n = 1};
-        RFS_ADD(&opening->memory, &opening->groups, group);
+        if (!RFS_PUSH(&opening->groups, group))
+            return rfs_fail_memory(opening->err);
     }
     /* The weights are the first state. */
     return state_of(opening, NULL, 0) ? 0 : rfs_fail_memory(opening->err);
