@@ -30,6 +30,7 @@ enum { TALK = 3 };
 
 #define WANTED_KIB "1024" /* of read-ahead */
 #define LOOK 1000         /* milliseconds from one look at the server to the next */
+#define ENDING 2000       /* milliseconds in which an unmount that has begun ends */
 
 struct keeper {
     const struct rfs_mount_options *options;
@@ -138,12 +139,12 @@ static bool is_in_place(const char *mountpoint)
            rfs_mountpoint_is_same(&there, &here);
 }
 
-/* Returns whether the kernel has ended the mount. */
-static bool has_ended(struct fuse_session *session)
+/* Returns whether the kernel has ended the mount, or does so within PATIENCE milliseconds. */
+static bool has_ended(struct fuse_session *session, int patience)
 {
     struct pollfd device = {.fd = fuse_session_fd(session)};
 
-    return poll(&device, 1, 0) == 1 && (device.revents & POLLERR);
+    return poll(&device, 1, patience) == 1 && (device.revents & POLLERR);
 }
 
 static int mount_here(struct keeper *k, struct fuse_session *session, struct rfs_error *err)
@@ -157,8 +158,11 @@ static int mount_here(struct keeper *k, struct fuse_session *session, struct rfs
         return rfs_fail(err, rc, RFS_IN(k->mountpoint), remedy_for(said), "cannot mount: %s", said);
     k->session = session;
     const bool found = find_mount(&k->mounted) == -EIO || k->mounted.id != before.id;
-    /* Root mounts on its folder. fusermount3 goes by the path. Either may be unmounted already. */
-    if (!found && (geteuid() != 0 || k->options->set.auto_unmount) && !has_ended(session)) {
+    /*
+     * Root mounts on its folder. fusermount3 goes by the path. Either may be unmounted already: the
+     * kernel takes a mount off its list, and ends it later, when nothing holds it.
+     */
+    if (!found && (geteuid() != 0 || k->options->set.auto_unmount) && !has_ended(session, ENDING)) {
         fuse_session_unmount(session);
         k->session = NULL;
         return rfs_mountpoint_fail_replaced(k->mountpoint, err);
@@ -174,7 +178,7 @@ static int mount_here(struct keeper *k, struct fuse_session *session, struct rfs
  */
 static void detach(struct fuse_session *session)
 {
-    if (has_ended(session))
+    if (has_ended(session, 0))
         return;
     close(fuse_session_fd(session));
     (void)umount2(".", MNT_FORCE | MNT_DETACH);

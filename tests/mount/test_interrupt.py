@@ -456,13 +456,13 @@ def traced(pid):
 def test_a_thread_that_does_not_run_is_no_source_that_hangs():
     """In the sandbox, too, the server tells a thread that sleeps in a call from one that gets no turn."""
     tree = slow_tree()
-    m = Foreground(tree.src, tree.options("index_cache=no"))
-    os.stat(m.file(0))
-    with traced(m.process.pid):
-        m.process.send_signal(signal.SIGTERM)  # the signal is another thread's
-        time.sleep(3)
-        check(m.process.poll() is None, "it has not waited")
-    ends_soon(m.process, "the server", 0)
+    with Foreground(tree.src, tree.options("index_cache=no")) as m:
+        os.stat(m.file(0))
+        with traced(m.process.pid):
+            m.process.send_signal(signal.SIGTERM)  # the signal is another thread's
+            time.sleep(3)
+            check(m.process.poll() is None, "it has not waited")
+        ends_soon(m.process, "the server", 0)
     equal((mounted(m.mnt), m.log()), (False, ""), "mounted, log")
 
 

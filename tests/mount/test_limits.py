@@ -126,7 +126,7 @@ def test_few_descriptors():
 def test_the_soft_limit_is_raised():
     n = 100
     tree = Tree(folder("tree"), [Param("w", (n * 4, 64), 0, 1)], n, 2)
-    with Foreground(tree.src, tree.options("cache=8M"), before=limited("-S -n 32")) as m:
+    with Foreground(tree.src, to_look_into(tree.options("cache=8M")), before=limited("-S -n 32")) as m:
         same_bytes(m.read(0), tree.expected(0), "rank 0")
         check(len(os.listdir(f"/proc/{m.process.pid}/fd")) > n, "sources are closed as if the limit were 32")
 
