@@ -79,6 +79,8 @@ transformers_version=4.57.6
 # The transformers whose config.json and models the conversion rules are tried with.
 current_transformers_version=5.23.0
 transformers_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/transformers-$current_transformers_version
+# The tests of safetensors' own package.
+safetensors_tests=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/safetensors-$current_safetensors_version-tests
 peft_version=0.21.2 # that loads adapters there
 # The programs that dequantize, and the torch below them: the first one without faults in its own reader.
 quantized_torch_version=2.15.0
@@ -309,10 +311,28 @@ fill_transformers_venv() {
         HF_HUB_OFFLINE=1 "$1/bin/python" -c 'import peft, torch, transformers; transformers.AutoModelForCausalLM'
 }
 
+# pip asks the build of a source distribution for its name before it keeps it: here a module answers, without a compiler.
+fill_safetensors_tests() {
+    cat >"$1/maturin.py" <<END || return 1
+import os
+
+def prepare_metadata_for_build_wheel(folder, *_):
+    name = "safetensors-$current_safetensors_version.dist-info"
+    os.mkdir(os.path.join(folder, name))
+    with open(os.path.join(folder, name, "METADATA"), "w") as file:
+        file.write("Metadata-Version: 2.1\nName: safetensors\nVersion: $current_safetensors_version\n")
+    return name
+END
+    PYTHONPATH=$1 "$transformers_venv/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps \
+        --no-binary safetensors --no-build-isolation --dest "$1" "safetensors==$current_safetensors_version" &&
+        tar -C "$1" -xf "$1"/safetensors-*.tar.gz --strip-components=4 --wildcards '*/bindings/python/tests'
+}
+
 make_transformers_venv() {
     [ -x "$current_torch_venv/bin/python" ] || return 0
     make_venv "$transformers_venv" none "transformers $current_transformers_version, peft $peft_version, torch $torch_version" \
-        fill_transformers_venv
+        fill_transformers_venv &&
+        make_venv "$safetensors_tests" none "safetensors $current_safetensors_version" fill_safetensors_tests
 }
 
 # Without what compressed-tensors and accelerate depend on: torch is there, and what it has for graphics cards is not.

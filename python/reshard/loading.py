@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads from any source by one call, and the interface of safetensors.safe_open on any source."""
+"""Loads from any source by one call."""
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+import shutil
+import tempfile
+import weakref
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
+from ._library import ReshardError
 from .tensors import Tensors
 from .view import Option, View
 
 
-def _view(source: Union[str, "os.PathLike[str]"], options: dict[str, Option]) -> View:
-    """A view of SOURCE; without options, of its whole tensors. A view needs one that asks for something."""
-    return View(source, **(options or {"format": "pt"}))
+def _asking(options: dict[str, Option]) -> dict[str, Option]:
+    """Options of a view, which needs one that asks for something; without any, of the whole tensors."""
+    return options or {"format": "pt"}
 
 
 def load(source: Union[str, "os.PathLike[str]"], rank: Optional[int] = None, framework: str = "numpy",
@@ -23,8 +28,48 @@ def load(source: Union[str, "os.PathLike[str]"], rank: Optional[int] = None, fra
     src_strategy="a.ckpt", dst_strategy="b.ckpt"). names are patterns of tensors; the option of a view with this word is a
     file that maps names: View("src", names="map.json").load(3).
     """
-    with _view(source, options) as view:
+    with View(source, **_asking(options)) as view:
         return view.load(rank, framework, names, into, progress)
+
+
+# ---- sources that stay open ------------------------------------------------------------------------
+
+ENDINGS = (".ckpt", ".safetensors", ".pt")
+HEADER_BYTES = 100 << 20  # what safetensors allows
+
+
+def header_bytes(path: str) -> Optional[int]:
+    """The length of the header of a local safetensors file, by its content; None for anything else."""
+    if not os.path.isfile(path):
+        return None
+    with open(path, "rb") as file:
+        begin = file.read(9)
+    size = int.from_bytes(begin[:8], "little")
+    return size if begin[8:] == b"{" and size <= min(HEADER_BYTES, os.path.getsize(path) - 8) else None
+
+
+class Link:
+    """The path by which the library opens a source: a safetensors file without such an ending gets a link that has it."""
+
+    def __init__(self, source: str) -> None:
+        self.path, self._folder = source, ""
+        self.options: dict[str, Option] = {}
+        if not source.endswith(ENDINGS) and header_bytes(source) is not None:
+            self._folder, self._process = tempfile.mkdtemp(prefix="reshard-"), os.getpid()
+            self.path = os.path.join(self._folder, os.path.basename(source) + ".safetensors")
+            self.options = {"follow_links": True}  # nobody else can write to that folder
+            os.symlink(os.path.abspath(source), self.path)
+
+    def remove(self) -> None:
+        if self._folder and self._process == os.getpid():  # a forked process has it, too
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _end(view: Optional[View], link: Link) -> None:
+    """Closes a view, which looks at its source once more, before the link goes."""
+    if view is not None:
+        view.close()
+    link.remove()
 
 
 class Opened:
@@ -32,14 +77,32 @@ class Opened:
     it was pickled."""
 
     def __init__(self, source: Union[str, "os.PathLike[str]"], rank: Optional[int], options: dict[str, Option]) -> None:
-        self._made_of = source, rank, options
+        self._made_of = os.fspath(source), rank, options
         self._open()
 
     def _open(self) -> None:
         source, rank, options = self._made_of
-        self._view = _view(source, options)
-        self._tensors = self._view.tensors(rank)
-        self._process = os.getpid()
+        link = getattr(self, "_link", None)  # that of the process that was forked, as long as it has one
+        self._link = link if link is not None and os.path.lexists(link.path) else Link(source)
+        view = None
+        try:
+            with self.told():
+                view = View(self._link.path, **_asking(options), **self._link.options)
+                self._tensors = view.tensors(rank)
+        except BaseException:
+            _end(view, self._link)
+            raise
+        self._view, self._process = view, os.getpid()
+        self.close = weakref.finalize(self, _end, view, self._link)
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Errors name the source as it was given."""
+        try:
+            yield
+        except ReshardError as why:
+            why.strerror = str(why.strerror).replace(self._link.path, self.source)
+            raise
 
     def __reduce__(self) -> "tuple[Any, ...]":
         self._view.__reduce__()  # refuses what cannot be pickled
@@ -47,72 +110,11 @@ class Opened:
 
     @property
     def source(self) -> str:
-        return self._view.source
+        return self._made_of[0]
 
     @property
     def tensors(self) -> Tensors:
         if self._process != os.getpid() and not self._view.closed:
+            self.close.detach()
             self._open()
         return self._tensors
-
-    def close(self) -> None:
-        self._view.close()
-
-
-class _Slice:
-    """A tensor that is read in part, as safetensors' get_slice returns it."""
-
-    def __init__(self, tensor: Any, framework: str, place: Callable[[Any], Any]) -> None:
-        self._tensor, self._framework, self._place = tensor, framework, place
-
-    def get_shape(self) -> list[int]:
-        return list(self._tensor.shape)
-
-    def get_dtype(self) -> str:
-        """As safetensors names it, such as BF16."""
-        return str(self._tensor._type().safetensors)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._place(self._tensor.select(index, self._framework))
-
-
-class safe_open:  # pylint: disable=invalid-name # safetensors calls it so
-    """Any source with the interface of safetensors.safe_open, so that code written for that runs on it.
-
-    framework is "pt" or "np", rank a destination rank, or None for whole tensors; options are those of View. device is
-    where tensors of torch go. It works in a process that was forked or spawned, such as a worker of a DataLoader.
-    """
-
-    def __init__(self, source: Union[str, "os.PathLike[str]"], framework: str = "pt", device: Any = "cpu",
-                 rank: Optional[int] = None, **options: Option) -> None:
-        self._framework, self._device = framework, device
-        self._opened = Opened(source, rank, options)
-
-    def __enter__(self) -> "safe_open":
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self._opened.close()
-
-    def _place(self, array: Any) -> Any:
-        return array if self._framework not in ("pt", "torch", "pytorch") else array.to(self._device)
-
-    def keys(self) -> list[str]:
-        """The names, sorted."""
-        return sorted(self._opened.tensors)
-
-    def offset_keys(self) -> list[str]:
-        """The names in the order of the file."""
-        return list(self._opened.tensors)
-
-    def metadata(self) -> dict[str, str]:
-        """The framework, as the header of a file would have it."""
-        return {"format": "pt" if self._framework in ("pt", "torch", "pytorch") else "np"}
-
-    def get_tensor(self, name: str) -> Any:
-        """All of a tensor."""
-        return self._place(self._opened.tensors[name].read(self._framework))
-
-    def get_slice(self, name: str) -> _Slice:
-        """A tensor that is read by indices: get_slice(name)[0:2, ::3]."""
-        return _Slice(self._opened.tensors[name], self._framework, self._place)

@@ -36,6 +36,7 @@ class Type(NamedTuple):
     name: str
     safetensors: str
     numpy: bool = True  # numpy has it by itself
+    packed: int = 1  # elements of safetensors in one of torch's
 
 
 TYPES = {"Bool": Type("bool", "BOOL"), "Int4": Type("int8", "I8"), "Int8": Type("int8", "I8"),
@@ -49,9 +50,9 @@ TYPES = {"Bool": Type("bool", "BOOL"), "Int4": Type("int8", "I8"), "Int8": Type(
          "Float8E8M0FNU": Type("float8_e8m0fnu", "F8_E8M0", False),
          "Float8E4M3FNUZ": Type("float8_e4m3fnuz", "F8_E4M3FNUZ", False),
          "Float8E5M2FNUZ": Type("float8_e5m2fnuz", "F8_E5M2FNUZ", False),
-         "Float4E2M1FNx2": Type("float4_e2m1fn_x2", "F4", False),
-         "Float6E2M3FNx4": Type("float6_e2m3fn_x4", "F6_E2M3", False),
-         "Float6E3M2FNx4": Type("float6_e3m2fn_x4", "F6_E3M2", False)}
+         "Float4E2M1FNx2": Type("float4_e2m1fn_x2", "F4", False, 2),
+         "Float6E2M3FNx4": Type("float6_e2m3fn_x4", "F6_E2M3", False, 4),
+         "Float6E3M2FNx4": Type("float6_e3m2fn_x4", "F6_E3M2", False, 4)}
 
 
 def _whole_box(shape: Sequence[int]) -> Box:
@@ -128,7 +129,8 @@ class Torch:
         return found
 
     def empty(self, tensor: "Tensor", shape: Sequence[int]) -> Any:
-        return self.torch.empty(tuple(shape), dtype=self.dtype(tensor))
+        # Under torch.device("meta") memory would be none.
+        return self.torch.empty(tuple(shape), dtype=self.dtype(tensor), device="cpu")
 
     def address(self, array: Any) -> int:
         return int(array.data_ptr())
@@ -231,7 +233,11 @@ def memory_of(framework: str) -> Any:
     """Where tensors of a framework lie; ImportError if it is not installed."""
     if framework not in _FRAMEWORKS:
         raise ValueError(f"framework {framework!r} is not numpy, torch or mindspore")
-    return _FRAMEWORKS[framework]()
+    try:
+        return _FRAMEWORKS[framework]()
+    except ModuleNotFoundError as why:
+        raise ModuleNotFoundError(f"{why.name} is not installed; try: pip install {why.name}, or another framework=",
+                                  name=why.name) from None
 
 
 # ---- tensors -------------------------------------------------------------------------------------

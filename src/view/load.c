@@ -30,6 +30,24 @@ struct reshard_tensors {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
+/* Refuses a folder that is not there, and names those that are. */
+static int fail_folder(reshard_view *set, const char *folder, struct rfs_error *err)
+{
+    reshard_summary about = {.struct_size = sizeof about};
+    char remedy[96] = "full, or rank_0";
+
+    reshard_summarize(set, &about);
+    if (about.target_ranks > 1)
+        snprintf(remedy, sizeof remedy, "full, or one of the ranks 0 to %" PRIu32,
+                 about.target_ranks - 1);
+    else if (about.source_ranks > 1)
+        snprintf(remedy, sizeof remedy,
+                 "full, or dst_rules=\"like source\" for the %" PRIu32 " ranks of the source",
+                 about.source_ranks);
+    return rfs_fail(err, -ENOENT, RFS_NOWHERE, remedy, "there is no folder '%s' of tensors",
+                    folder);
+}
+
 /* Finds a folder of tensors by its path below "tensors". */
 static int find_folder(reshard_view *set, const char *folder, uint64_t *id, struct rfs_error *err)
 {
@@ -49,8 +67,7 @@ static int find_folder(reshard_view *set, const char *folder, uint64_t *id, stru
         rfs_view_hidden_find(view, *id).kind == RFS_VIEW_HIDDEN_GROUP)
         return 0;
     if (rc == 0 || rc == -ENOENT || rc == -ENOTDIR)
-        return rfs_fail(err, -ENOENT, RFS_NOWHERE, "full, or rank_0 and so on",
-                        "there is no folder '%s' of tensors", folder);
+        return fail_folder(set, folder, err);
     return rc == -ENOMEM ? rfs_fail_memory(err)
                          : rfs_fail(err, rc, RFS_NOWHERE, NULL, "%s: %s", folder, strerror(-rc));
 }

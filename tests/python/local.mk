@@ -12,14 +12,17 @@ EXTRA_DIST += \
 	python/reshard/loading.py \
 	python/reshard/places.py \
 	python/reshard/py.typed \
+	python/reshard/safetensors.py \
 	python/reshard/tensors.py \
 	python/reshard/torch.py \
 	python/reshard/view.py \
 	python/setup.py \
 	tests/python/cases.py \
 	tests/python/run \
+	tests/python/safetensors_own.py \
 	tests/python/stress.py \
 	tests/python/test_lives.py \
 	tests/python/test_reshard.py \
+	tests/python/test_safe_open.py \
 	tests/python/test_tensors.py \
 	tests/python/test_wheel.py

@@ -170,6 +170,39 @@ def test_names_are_patterns():
         assert "renamed" in f.keys()
 
 
+def test_ranks_that_are_not_there():
+    """The error names those that are, or how to get some."""
+    for rank in 4, 9:
+        assert "ranks 0 to 3" in str(raises(FileNotFoundError, reshard.load, path("e", "src"), rank=rank, **strategies()))
+    source = {"src_strategy": strategies()["src_strategy"]}
+    assert 'dst_rules="like source" for the 8 ranks' in str(raises(FileNotFoundError, reshard.load, path("e", "src"), rank=3, **source))
+    mine = reshard.load(path("e", "src"), rank=3, dst_rules="like source", **source)
+    saved = reshard.load(path("e", "src", "rank_3", "checkpoint_3.ckpt"))
+    assert set(mine) == set(saved) and mine["layer1.weight"].tobytes() == saved["layer1.weight"].tobytes()
+
+
+def test_modules_when_they_are_asked_for():
+    code = """
+import reshard, sys
+assert not {"torch", "numpy", "fsspec"} & set(sys.modules), "imported by itself"
+print(reshard.torch.StorageReader.__name__, "torch" in sys.modules)
+try:
+    reshard.nothing
+except AttributeError as why:
+    print(why)
+sys.modules["numpy"] = None
+for name in [name for name in sys.modules if name.startswith("numpy.")]:
+    del sys.modules[name]
+try:
+    reshard.load(sys.argv[1])
+except ModuleNotFoundError as why:
+    print(why)
+"""
+    got = subprocess.run([sys.executable, "-c", code, path("e", "src", "rank_0", "checkpoint_0.ckpt")], capture_output=True, text=True)
+    assert got.stdout == ("StorageReader True\nmodule 'reshard' has no attribute 'nothing'\n"
+                          "numpy is not installed; try: pip install numpy, or another framework=\n"), got
+
+
 def test_help():
     """All that help() lists says what it does."""
     bare = []
