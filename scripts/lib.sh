@@ -548,6 +548,24 @@ build_in() {
     configure_in "$@" && make -C "$1" -j "$jobs"
 }
 
+# quietly LOG WHAT COMMAND...: sends what a command prints to a file, and says every 15 s how far it is
+quietly() {
+    local log=$1 what=$2 teller status=0
+    shift 2
+
+    (
+        begin=$SECONDS
+        while sleep 15 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+            say "$what: $((SECONDS - begin)) s, $(tail -n 1 "$log" | tr -cd '[:print:]' | cut -c -60)"
+        done
+    ) &
+    teller=$!
+    "$@" >"$log" 2>&1 || status=$?
+    kill "$teller"
+    wait "$teller" 2>/dev/null || :
+    return $status
+}
+
 # ---- releases --------------------------------------------------------------------------------------------
 
 # The version of all that is made here.
