@@ -248,7 +248,7 @@ struct name_pattern {
 struct name_map {
     struct rfs_arena *memory; /* that of the names */
     const char *path;
-    bool unwraps; /* there is no file: names lose their wrappers */
+    bool unwraps;            /* there is no file: names lose their wrappers */
     struct rfs_intern *from; /* keys */
     struct rfs_intern *to;   /* names shown by keys without a star */
     RFS_VEC(uint32_t) shown; /* by id in from: id in to, or RFS_NO_ID for one that is left out */
@@ -621,7 +621,7 @@ bool rfs_names_is_state(const struct rfs_names *names, const char *name)
 
 char *rfs_names_unwrap(const char *name)
 {
-    /* Of torch.compile, activation checkpointing, FSDP, PEFT and DistributedDataParallel. */
+    /* Put there by torch.compile, checkpoints of activations, FSDP, PEFT and DDP. */
     static const char *const wrappers[] = {"_orig_mod.", "_checkpoint_wrapped_module.",
                                            "_fsdp_wrapped_module.", "base_model.model.", "module."};
     char *out = strdup(name);

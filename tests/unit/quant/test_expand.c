@@ -4,8 +4,8 @@
  * are exact, and rounding by rint on a multiple of the target's last place.
  */
 #include "quant/expand.h"
-#include "tests/support/valgrind.h"
 #include "tests/support/tree.h"
+#include "tests/support/valgrind.h"
 
 #include <fenv.h>
 #include <math.h>
