@@ -695,7 +695,7 @@ static void test_gguf(void **state)
     tree_write(run.f->root, "src/model.gguf", data, n);
     walk_view(&run, "dequantize,format=safetensors");
     walk_view(&run, "dequantize,dtype=float16,format=gguf");
-    walk_view(&run, "format=gguf");
+    walk_view(&run, "format=gguf,prefix=out_");
 }
 
 /* ---- files of torch.save --------------------------------------------------------------------- */

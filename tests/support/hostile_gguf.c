@@ -42,7 +42,7 @@ static void tensors(struct bytes *out, size_t n)
     for (uint64_t i = 0; i < count; i++) {
         put(out, 4, 8);
         for (unsigned k = 0; k < 4; k++) /* names of letters */
-            put(out, 'a' + (i >> 5 * k & 31), 1);
+            put(out, '@' + (i >> 5 * k & 31), 1);
         put(out, 0, 4);
         put(out, 24, 4);
         put(out, i * 32, 8);
