@@ -305,7 +305,7 @@ static int read_dims(struct walk *walk, struct rfs_type *type)
     int rc = take_number(walk, 4, &ndim);
 
     if (rc == 0 && ndim > RFS_MAX_DIMS)
-        return FAIL(walk, -EINVAL, NULL, "%llu dimensions; no more than %d are supported",
+        return FAIL(walk, -EINVAL, REMEDY_COPY, "%llu dimensions; no more than %d are supported",
                     (unsigned long long)ndim, RFS_MAX_DIMS);
     for (uint64_t i = 0; rc == 0 && i < ndim; i++)
         rc = take_number(walk, 8, &type->dims[ndim - 1 - i]);
