@@ -175,14 +175,14 @@ def test_no_checkpoint_in_the_source():
     ranks = "; try: give the folder that holds rank_0, rank_1 and so on"
     for rank in range(4):
         os.unlink(tree.path(rank))
-    refused(tree, f"{tree.src}: no rank_N folder in it has a .ckpt, .safetensors or .pt file{ranks}")
+    refused(tree, f"{tree.src}: no rank_N folder in it has a .ckpt, .safetensors, .pt or .gguf file{ranks}")
     with open(os.path.join(tree.dir, "notes.txt"), "w", encoding="utf-8") as file:
         file.write("x")
     for where, what in (
         (folder("bare"), f"the folder has no rank_N folder in it{ranks}"),
         (f"{tree.dir}/none", "the source does not exist; try: check the path"),
         (f"{tree.dir}/notes.txt", "the source is not a checkpoint by its name; "
-         "try: a .ckpt, .safetensors or .pt file, or a folder"),
+         "try: a .ckpt, .safetensors, .pt or .gguf file, or a folder"),
     ):
         fails(1, f"{where}: {what}", where, mnt, "-o", tree.options())
 

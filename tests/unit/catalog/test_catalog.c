@@ -144,7 +144,7 @@ static void test_refused(void **state)
     refused(f, tree_path(&f->tree, "file"), -EINVAL,
             (const char *const[]){"file: ", "not a checkpoint by its name", NULL});
     tree_folder(&f->tree, "rank_0");
-    REFUSED(f, -ENOENT, "no rank_N folder in it has a .ckpt, .safetensors or .pt file");
+    REFUSED(f, -ENOENT, "no rank_N folder in it has a .ckpt, .safetensors, .pt or .gguf file");
     tree_file(&f->tree, "rank_0/a.safetensors", "x", 1);
     tree_folder(&f->tree, "rank_1");
     tree_ckpt(&f->tree, "rank_1/a.ckpt", "w", 4, 1);

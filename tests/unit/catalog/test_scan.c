@@ -213,8 +213,9 @@ static void test_patterns(void **state)
             "(node1/x.safetensors)",
             "file=*.ckpt");
     s->options.file = (char *)"none*";
-    REFUSED(s, -ENOENT,
-            "no nodeN folder in it has a .ckpt, .safetensors or .pt file that matches 'none*'");
+    REFUSED(
+        s, -ENOENT,
+        "no nodeN folder in it has a .ckpt, .safetensors, .pt or .gguf file that matches 'none*'");
     s->options.file = NULL;
     s->options.rank_dir = (char *)"device%d";
     REFUSED(s, -ENOENT, "no deviceN folder in it");

@@ -352,7 +352,8 @@ static void test_steps_of_other_programs(void **state)
     put(s, "ranks/job/rank_0/net-1_2.ckpt");
     s->options.step = 20;
     s->spec.path = tree_path(&s->tree, "verl");
-    REFUSED(s, -ENOENT, "has no .ckpt, .safetensors or .pt file; try: ", "/global_step_20/actor");
+    REFUSED(s, -ENOENT,
+            "has no .ckpt, .safetensors, .pt or .gguf file; try: ", "/global_step_20/actor");
     s->options.step = 500;
     s->spec.path = tree_path(&s->tree, "trainer");
     REFUSED(s, -ENOENT, "try: ", "/checkpoint-500/pytorch_model_fsdp_0");

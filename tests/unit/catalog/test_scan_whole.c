@@ -273,7 +273,7 @@ static void test_other_folders(void **state)
     scanned(s);
     assert_string_equal(files_of(s, 0), "net-1_10.safetensors");
     s->options.file = (char *)"x*";
-    REFUSED(s, -ENOENT, "no .ckpt, .safetensors or .pt file that matches 'x*'");
+    REFUSED(s, -ENOENT, "no .ckpt, .safetensors, .pt or .gguf file that matches 'x*'");
     plain(s);
     s->options.rank_dir = (char *)"node%d";
     REFUSED(s, -ENOENT, "no nodeN folder in it");
