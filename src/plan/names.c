@@ -438,7 +438,8 @@ static int open_map(const struct rfs_names_config *config, struct rfs_names *nam
     map->made = rfs_intern_new();
     if (!map->path || !map->from || !map->to || !map->made)
         return rfs_fail_memory(err);
-    map->unwraps = map->met = strcmp(config->names, "unwrap") == 0;
+    map->unwraps = strcmp(config->names, "unwrap") == 0;
+    map->met = map->unwraps;
     return map->unwraps ? 0 : read_map(map, config->store, err);
 }
 
