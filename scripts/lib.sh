@@ -614,6 +614,12 @@ fuse_obstacle() {
     fi
 }
 
+# no_devices: whether root can't make a device in a file system of its own, and open it
+no_devices() {
+    ! unshare --mount --propagation private sh -c \
+        'mount -t tmpfs -o mode=755,dev none /mnt && mknod /mnt/fuse c 10 229 && : </mnt/fuse' 2>/dev/null
+}
+
 # Neither a tmpfs nor a disk in a file can be mounted.
 no_mounting() {
     [ "$(id -u)" != 0 ] || ! losetup --find >/dev/null 2>&1
