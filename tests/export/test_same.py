@@ -21,6 +21,7 @@ VIEWS = {
     "ckpt": ["format=ckpt", "format=ckpt,{dst}"],
     "safetensors": ["format=safetensors,{dst}"],
     "pt": ["format=pt,{dst}"],
+    "gguf": ["format=gguf,{dst}"],
     "huggingface": ["view=huggingface", "view=huggingface,file_size=8K"],
     "unified": ["view=unified,file_size=8K"],
     "dcp": ["view=dcp", "view=dcp,dst_ranks=3,chunk_size=1K", "view=dcp,{dst}"],
@@ -126,6 +127,10 @@ def test_each_opening_is_the_same_pt():
     same_view("pt")
 
 
+def test_each_opening_is_the_same_gguf():
+    same_view("gguf")
+
+
 def test_each_opening_is_the_same_huggingface():
     same_view("huggingface")
 
@@ -153,8 +158,10 @@ def test_each_opening_is_the_same_peft():
 def test_each_opening_has_a_case():
     """No view is left out."""
     with open(os.path.join(top, "src", "base", "options.c"), encoding="utf-8") as file:
-        rows = dict(re.findall(r"static const char \*const (formats|shown)\[\] = \{([^}]*)\}", file.read()))
-    words_of_options = sorted(re.findall(r'"(\w+)"', rows["formats"] + rows["shown"]))
+        shown = re.search(r"static const char \*const shown\[\] = \{([^}]*)\}", file.read())[1]
+    with open(os.path.join(top, "src", "formats", "words.h"), encoding="utf-8") as file:
+        formats = " ".join(re.findall(r'ROW\(\w+, "\w+"\)', file.read()))
+    words_of_options = sorted(re.findall(r'"(\w+)"', formats + shown))
     equal(words_of_options, sorted(VIEWS), "words of view= and format=")
     equal([w for w in VIEWS if f"test_each_opening_is_the_same_{w}" not in globals()], [], "views without a test")
 
