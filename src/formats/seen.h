@@ -14,7 +14,7 @@
 enum rfs_seen_as {
     RFS_SEEN_NOTHING,    /* the folder is of another kind */
     RFS_SEEN_METADATA,   /* one file, METADATA of the row, describes the checkpoint */
-    RFS_SEEN_RANKS,      /* metadata of each rank does, of which RANKS of the row are the names */
+    RFS_SEEN_RANKS,      /* metadata of each rank does, by the names RANKS of the row */
     RFS_SEEN_NAMES,      /* files by NAMES of the row do, each for its tensors */
     RFS_SEEN_WHOLE,      /* files by NAMES of the row are one plain checkpoint */
     RFS_SEEN_STATES,     /* files of states, by DeepSpeed's names */

@@ -177,7 +177,7 @@ static bool send_failure(struct daemon *daemon, const struct rfs_error *err)
     return daemon->pipe >= 0 && send_word(daemon, err) == 0;
 }
 
-/* ---- what users are told --------------------------------------------------------------------- */
+/* ---- messages to users ----------------------------------------------------------------------- */
 
 static void show_version(void)
 {

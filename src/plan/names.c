@@ -649,13 +649,16 @@ char *rfs_names_unwrap(const char *name)
 /* Returns the name without wrappers, as the map owns it. One that can't be made stays. */
 static const char *unwrapped(struct name_map *map, const char *name)
 {
-    RFS_FREE char *made = rfs_names_unwrap(name);
-    const uint32_t id = made ? rfs_intern_add(map->made, made, strlen(made)) : RFS_NO_ID;
-    const char *wrong = id == RFS_NO_ID ? NO_MEMORY : wrong_with(made);
+    RFS_FREE char *bare = rfs_names_unwrap(name);
 
+    if (bare && strcmp(bare, name) == 0)
+        return name;
+    const uint32_t id = bare ? rfs_intern_add(map->made, bare, strlen(bare)) : RFS_NO_ID;
+    const char *made = id == RFS_NO_ID ? NULL : rfs_intern_text(map->made, id);
+    const char *wrong = made ? wrong_with(made) : NO_MEMORY;
     if (!wrong)
-        return strcmp(made, name) == 0 ? name : rfs_intern_text(map->made, id);
-    atomic_store(&map->wrong_of, id == RFS_NO_ID ? NULL : rfs_intern_text(map->made, id));
+        return made;
+    atomic_store(&map->wrong_of, made);
     atomic_store(&map->wrong, wrong);
     return name;
 }

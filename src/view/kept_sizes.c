@@ -33,7 +33,7 @@ struct kept_file {
     uint32_t n;
 };
 
-/* The sizes that were kept: immutable once loaded, but for the time. */
+/* Kept sizes. Once they are loaded, only the time changes. */
 struct rfs_view_sizes {
     struct rfs_kept_file table;
     RFS_VEC(struct kept_source) sources;

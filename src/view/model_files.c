@@ -129,22 +129,14 @@ static void warn_beside(struct rfs_view *view)
         }
 }
 
-/* Says what a loader would miss: a warning, or with strict a refusal. 0 or -EINVAL. */
-static int miss(struct rfs_view *view, const char *remedy, struct rfs_error *err,
-                const char *format, ...) __attribute__((format(printf, 4, 5)));
-
-static int miss(struct rfs_view *view, const char *remedy, struct rfs_error *err,
-                const char *format, ...)
+/* Takes what a loader would miss, MISSED: a warning, or with strict a refusal. 0 or -EINVAL. */
+static int miss(struct rfs_view *view, const struct rfs_error *missed, struct rfs_error *err)
 {
-    char text[512];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (view->options.strict)
-        return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->source)), remedy, "%s", text);
-    rfs_log(&view->log, RFS_WARNING, "%s; try: %s", text, remedy);
+    if (view->options.strict) {
+        *err = *missed;
+        return missed->code;
+    }
+    rfs_log(&view->log, RFS_WARNING, "%s", missed->text);
     return 0;
 }
 
@@ -165,6 +157,7 @@ static int check_wrappers(struct rfs_view *view, const struct rfs_params *params
                           const struct rfs_known *known, size_t *found, struct rfs_error *err)
 {
     const char *first = NULL;
+    struct rfs_error missed = {0};
     size_t n = 0;
 
     for (size_t i = 0; i < params->n; i++) {
@@ -175,11 +168,13 @@ static int check_wrappers(struct rfs_view *view, const struct rfs_params *params
         first = wrapped && !first ? name_at(view, params, i) : first;
     }
     *found = n;
-    return n == 0 ? 0
-                  : miss(view, "names=unwrap", err,
-                         "%zu of %zu names have a wrapper's part in them, and a loader would make "
-                         "random weights in their place, such as '%s'",
-                         n, params->n, first);
+    if (n == 0)
+        return 0;
+    rfs_fail(&missed, -EINVAL, RFS_IN(rfs_catalog_path(view->source)), "names=unwrap",
+             "%zu of %zu names have a wrapper's part in them, and a loader would make random "
+             "weights in their place, such as '%s'",
+             n, params->n, first);
+    return miss(view, &missed, err);
 }
 
 /* Looks for layers of the model without a tensor. */
@@ -191,6 +186,7 @@ static int check_layers(struct rfs_view *view, const struct rfs_params *params,
     const size_t n =
         value && value->number > 0 && value->number <= LAYERS_MOST ? (size_t)value->number : 0;
     RFS_FREE bool *there = calloc(n + 1, sizeof *there);
+    struct rfs_error missed = {0};
     bool any = false;
     size_t i = 0;
 
@@ -203,12 +199,13 @@ static int check_layers(struct rfs_view *view, const struct rfs_params *params,
     }
     while (any && i < n && there[i])
         i++;
-    return !any || i == n
-               ? 0
-               : miss(view, "a whole checkpoint, or the config.json that belongs to it", err,
-                      "no tensor is of layer %zu, and the model has %zu: a loader would "
-                      "make random weights",
-                      i, n);
+    if (!any || i == n)
+        return 0;
+    rfs_fail(&missed, -EINVAL, RFS_IN(rfs_catalog_path(view->source)),
+             "a whole checkpoint, or the config.json that belongs to it",
+             "no tensor is of layer %zu, and the model has %zu: a loader would make random weights",
+             i, n);
+    return miss(view, &missed, err);
 }
 
 /*

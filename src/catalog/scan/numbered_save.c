@@ -179,7 +179,7 @@ static void find_missing(const struct gathering *g, struct rfs_scan_names *missi
     const uint32_t parts = in_parts ? last->of[RFS_NUMBERED_COUNT] : 1;
     uint64_t next = 0;
 
-    if (g->forms->next) { /* one rank's, of which the first form is needed */
+    if (g->forms->next) { /* one rank's metadata: its first form is needed */
         if (files[0].form != g->forms)
             add_missing(missing, g->forms, files, files[0].of);
         return;
