@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support.h"
+#include "assemble/internal.h"
 #include "base/options.h"
 
 #include <fcntl.h>
@@ -205,6 +206,21 @@ void world_close(struct world *world)
     }
     need(rmdir(world->root) == 0, world->root);
     free(world->tensor);
+}
+
+struct rfs_assembler *world_fast_assembler(struct world *world, uint64_t budget,
+                                           struct rfs_pool *pool)
+{
+    struct rfs_assembler *assembler = rfs_assembler_new(world->catalog, budget, pool);
+
+    if (!assembler)
+        return NULL;
+    rfs_prefetch_free(assembler->prefetch);
+    assembler->prefetch = rfs_prefetch_new(assembler->files, false, assembler->cache, budget, NULL);
+    if (assembler->prefetch)
+        return assembler;
+    rfs_assembler_free(assembler);
+    return NULL;
 }
 
 void world_spoil(const struct world *world, uint64_t cell)

@@ -6,6 +6,7 @@
 #ifndef TESTS_UNIT_ASSEMBLE_SUPPORT_H
 #define TESTS_UNIT_ASSEMBLE_SUPPORT_H
 
+#include "assemble/assembler.h"
 #include "catalog/catalog.h"
 #include "plan/slice.h"
 
@@ -41,6 +42,13 @@ struct world {
 /* Writes the files of the tensor that dims, pieces and elem describe. */
 void world_open(struct world *world, struct random *random);
 void world_close(struct world *world);
+/*
+ * Makes an assembler to which sources are never slow, on however loaded a machine. Sources that
+ * made two reads wait are read in windows, and are in no band: what a test counts would differ.
+ * Returns NULL when out of memory.
+ */
+struct rfs_assembler *world_fast_assembler(struct world *world, uint64_t budget,
+                                           struct rfs_pool *pool);
 /* Random dims, pieces and elem; about BYTES of tensor at most. */
 void world_random(struct world *world, struct random *random, uint64_t bytes);
 /* Changes a byte of the file that holds the cell, and its times. */

@@ -395,7 +395,7 @@ static void test_read_ahead(void **state)
     (void)state;
     open_halves(&world, &slice, &bytes);
     struct rfs_pool *pool = rfs_pool_new(1);
-    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, pool);
+    struct rfs_assembler *assembler = world_fast_assembler(&world, 64 * MIB, pool);
     struct rfs_slice copy = copy_slice(&slice);
     rfs_assemble_ahead(assembler, &copy, &(struct rfs_slice){0}, &all);
     rfs_pool_free(pool); /* runs what is queued */

@@ -182,31 +182,16 @@ static struct rfs_files_counters counted(void)
     return counters;
 }
 
-/*
- * Makes an assembler to which sources are never slow, on however loaded a machine: those that made
- * two reads wait are in no band, and what a band costs is counted here.
- */
-static struct rfs_assembler *assembler_of(struct rfs_pool *pool)
-{
-    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, BUDGET, pool);
-
-    assert_non_null(assembler);
-    rfs_prefetch_free(assembler->prefetch);
-    assembler->prefetch = rfs_prefetch_new(assembler->files, false, assembler->cache, BUDGET, NULL);
-    assert_non_null(assembler->prefetch);
-    return assembler;
-}
-
 /* Reads the slice in sequence, then here and there; counts what the first pass has cost. */
 static struct rfs_files_counters read_slice(const struct rfs_slice *slice,
                                             const unsigned char *want, struct rfs_pool *pool)
 {
-    struct rfs_assembler *assembler = assembler_of(pool);
+    struct rfs_assembler *assembler = world_fast_assembler(&world, BUDGET, pool);
     unsigned char *got = malloc((size_t)slice->bytes);
     const struct rfs_files_counters before = counted();
     uint64_t n;
 
-    assert_non_null(got);
+    assert_true(assembler && got);
     for (uint64_t at = 0; at < slice->bytes; at += n) {
         n = slice->bytes - at < 128 * KIB ? slice->bytes - at : 128 * KIB;
         assert_int_equal(rfs_assemble(assembler, slice, at, (size_t)n, true, got + at), 0);
@@ -402,11 +387,12 @@ static void check_beside(struct rfs_pool *pool, uint64_t item, size_t n, uint64_
                          const uint64_t *cols, uint64_t gap, uint64_t after, bool joined)
 {
     const uint64_t row = (cols[0] + cols[1]) * item + gap + after;
-    struct rfs_assembler *assembler = assembler_of(pool);
+    struct rfs_assembler *assembler = world_fast_assembler(&world, BUDGET, pool);
     struct rfs_slice slices[2];
     struct rfs_block blocks[2][2];
     struct stack stacks[2][2];
 
+    assert_non_null(assembler);
     for (size_t k = 0; k < 2; k++) {
         for (size_t i = 0; i < n; i++) { /* each with a part of the slice's columns */
             stacks[k][i] = (struct stack){.item = item,
