@@ -428,7 +428,7 @@ static void test_read_ahead_of_what_is_contiguous(void **state)
     unsigned char *buf = malloc(slice.bytes + RFS_DISTANCE_STEP);
     assert_non_null(buf);
     struct rfs_pool *pool = rfs_pool_new(1);
-    struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, pool);
+    struct rfs_assembler *assembler = world_fast_assembler(&world, 64 * MIB, pool);
     /*
      * From within the first piece: that is the reader's own; the last is too short to be worth it.
      */
