@@ -53,6 +53,7 @@ struct rfs_catalog {
     bool has_parts;
     struct rfs_chunks *chunks;       /* owned; NULL: the ranks' own headers describe their values */
     struct rfs_index *wholes;        /* rank 0's index of whole tensors, never dropped; owned */
+    struct rfs_aside aside;          /* files of tensors that are not read */
     struct rfs_intern *extents;      /* lists of those of contents that the catalogue has copied */
     struct rfs_intern *quants;       /* quantized weights, each a struct rfs_quant */
     struct rfs_quant_scheme *scheme; /* of them; owned; NULL: they are shown as they are */
@@ -279,6 +280,8 @@ static int find_files(struct rfs_catalog *catalog, const struct rfs_source_spec 
     resolved.path = catalog->path;
     if (rc == 0)
         rc = rfs_scan_open(&resolved, catalog->log, &scan, err) ?: add_files(catalog, &scan, err);
+    catalog->aside = scan.aside;
+    scan.aside = (struct rfs_aside){0};
     if (rc || !scan.described)
         return rc;
     rc = read_chunks(catalog, &scan, spec->options->entry, err);
@@ -395,6 +398,7 @@ void rfs_catalog_close(struct rfs_catalog *catalog)
     rfs_kept_index_free(catalog->on_disk);
     free(catalog->from_kept);
     free(catalog->key);
+    rfs_aside_free(&catalog->aside);
     rfs_index_free(catalog->wholes);
     rfs_chunks_free(catalog->chunks);
     if (!catalog->from)
@@ -507,6 +511,11 @@ uint32_t rfs_catalog_file(const struct rfs_catalog *catalog, uint32_t rank)
 uint32_t rfs_catalog_file_count(const struct rfs_catalog *catalog, uint32_t rank)
 {
     return rank < catalog->n_ranks ? catalog->ranks[rank].n_files : 0;
+}
+
+struct rfs_aside *rfs_catalog_aside(struct rfs_catalog *catalog)
+{
+    return &catalog->aside;
 }
 
 bool rfs_catalog_has_parts(const struct rfs_catalog *catalog)

@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "catalog/scan/aside.h"
 #include "catalog/scan/spec.h"
 #include "formats/formats.h"
 #include "formats/hfai/hfai.h"
@@ -80,6 +81,20 @@ static inline uint32_t rfs_catalog_entry_file(const struct rfs_catalog *catalog,
     const uint32_t part = index->file_of ? index->file_of[entry - index->entries] : 0;
     return rfs_catalog_file(catalog, rank) + part;
 }
+/* Returns the files of tensors beside the checkpoint that are not read. */
+struct rfs_aside *rfs_catalog_aside(struct rfs_catalog *catalog);
+/*
+ * Reads the headers of those that may be of the model, and rank 0's, to say which tensors no file
+ * has that is read (weigh.c). One thread at a time. 0, or -errno with *err filled: of rank 0's
+ * headers.
+ */
+int rfs_catalog_weigh_aside(struct rfs_catalog *catalog, struct rfs_error *err);
+/*
+ * Tells LOG in one line which files are beside it, with QUIET by the way. STRICT refuses those that
+ * have such tensors, or may have: 0, or -errno with *err filled.
+ */
+int rfs_catalog_tell_aside(struct rfs_catalog *catalog, struct rfs_log *log, bool quiet,
+                           bool strict, struct rfs_error *err);
 /* Says whether the ranks are the parts of hfai's dist_ckpt, which have no index. */
 bool rfs_catalog_has_parts(const struct rfs_catalog *catalog);
 /* Opens the state in these parts (formats/hfai/hfai.h), which the catalogue outlives. */

@@ -10,6 +10,9 @@ librfs_la_SOURCES += \
 	src/catalog/kept.h \
 	src/catalog/kept_index.c \
 	src/catalog/kept_index.h \
+	src/catalog/weigh.c \
+	src/catalog/scan/aside.c \
+	src/catalog/scan/aside.h \
 	src/catalog/scan/by_rank.c \
 	src/catalog/scan/described.c \
 	src/catalog/scan/divided.c \

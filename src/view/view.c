@@ -291,6 +291,9 @@ static int open_plain(struct rfs_view *view, const char *source, const struct rf
     int rc = rfs_catalog_open(&spec, &view->log, view->set->pool, &view->source, err);
     view->catalog = view->source;
     if (rc == 0)
+        rc = rfs_catalog_tell_aside(view->source, &view->log, saves != NULL, view->options.strict,
+                                    err);
+    if (rc == 0)
         view->save.n_files = rfs_files_count_paths(rfs_catalog_files(view->source));
     rc = rc ?: try_key(view, err) ?: open_files(view, err);
     view->save.opened = rc == 0;

@@ -241,6 +241,8 @@ int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struc
 int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
                   struct rfs_error *err);
 int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
+/* Returns the file of a folder that is a whole model by its name, or NULL. */
+const struct rfs_scan_found *rfs_scan_model(const struct rfs_scan_listing *listing);
 /*
  * Takes a folder whose checkpoint describes itself (described.c): out->n is 1, or 0 when it is of
  * another kind. 0, or -errno with *err filled.

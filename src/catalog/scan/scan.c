@@ -18,6 +18,7 @@ void rfs_scan_free(struct rfs_scan *scan)
         free(item->weight_map);
     }
     free(scan->data);
+    rfs_aside_free(&scan->aside);
     free(scan->lost);
     free(scan->doubt);
     *scan = (struct rfs_scan){0};
@@ -75,6 +76,11 @@ int rfs_scan_folder(struct rfs_store *store, const char *folder, char **file, st
     RFS_FREE const struct rfs_scan_found **files = calloc(listing.n + 1, sizeof *files);
     if (rc == 0 && !files)
         rc = rfs_fail_memory(err);
+    const struct rfs_scan_found *model = rfs_scan_model(&listing);
+    if (rc == 0 && model) {
+        *file = strdup(model->name);
+        return *file ? 0 : rfs_fail_memory(err);
+    }
     if (rc == 0)
         rfs_scan_settle(&listing, 1, &of);
     if (rc == 0 && of.rival < RFS_FORMAT_COUNT)
@@ -160,6 +166,8 @@ int rfs_scan_open(const struct rfs_source_spec *spec, struct rfs_log *log, struc
     int rc = scan(spec, log, out, NULL, err);
     if (rc == 0 && spec->options->group_info)
         rc = rfs_scan_groups(spec, log, out, err);
+    if (rc == 0)
+        rc = rfs_aside_find(spec, out, &out->aside, err);
     if (rc < 0)
         rfs_scan_free(out);
     return rc;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "catalog/scan/aside.h"
 #include "catalog/scan/spec.h"
 #include "formats/formats.h"
 
@@ -27,6 +28,7 @@ struct rfs_scan {
     size_t present;  /* ranks that have a file; at least 1 */
     char *lost;      /* files of the save that are missing, for messages: "'a' is"; NULL: none */
     char *doubt;     /* why the metadata may be of another save than the files; NULL: nothing */
+    struct rfs_aside aside; /* files of tensors that are not read */
     bool exported;   /* it has the manifest of an export */
     bool unfinished; /* scanning failed because the save has not ended */
 };

@@ -18,7 +18,6 @@
 #include "catalog/scan/internal.h"
 #include "formats/safetensors/safetensors.h"
 
-#define MODEL "model.safetensors"
 #define HYPER "hyper_param.safetensors"
 #define REMEDY_ROOT "give the folder that holds rank_0, rank_1 and so on"
 
@@ -200,8 +199,9 @@ static int take_index(const struct rfs_source_spec *spec, char *index,
 struct seen {
     const struct rfs_source_spec *spec;
     struct rfs_error *err;
-    bool unified, hyper, model;
-    char *index, *other_index; /* names; owned */
+    bool unified, hyper;
+    const struct rfs_scan_found *model; /* of the listing; NULL: none has a model's name */
+    char *index, *other_index;          /* names; owned */
 };
 
 static void free_seen(struct seen *seen)
@@ -248,7 +248,7 @@ static int take_huggingface(const struct rfs_source_spec *spec, const struct see
                         "the folder has both '%s' and '%s'", seen->index, seen->other_index);
     if (seen->model)
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path), "move one of them away",
-                        "the folder has both '%s' and '%s'", MODEL, seen->index);
+                        "the folder has both '%s' and '%s'", seen->model->name, seen->index);
     return take_index(spec, rfs_path_join(spec->path, seen->index), RFS_WEIGHT_MAP_HUGGINGFACE,
                       false, out, err);
 }
@@ -301,6 +301,18 @@ static int take_only(const struct rfs_source_spec *spec, const struct rfs_scan_f
                     "the folder has '%s', and checkpoints in folders below", file->name);
 }
 
+const struct rfs_scan_found *rfs_scan_model(const struct rfs_scan_listing *listing)
+{
+    /* A loader of HuggingFace takes the first that is there. */
+    static const char *const names[] = {"model.safetensors", "pytorch_model.bin"};
+
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        for (size_t i = 0; i < listing->n; i++)
+            if (strcmp(listing->data[i].name, names[k]) == 0)
+                return &listing->data[i];
+    return NULL;
+}
+
 int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_scan_listing_free) struct rfs_scan_listing listing = {0};
@@ -311,14 +323,14 @@ int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, str
         return rc;
     for (size_t i = 0; i < listing.n; i++) {
         seen.hyper = seen.hyper || strcmp(listing.data[i].name, HYPER) == 0;
-        seen.model = seen.model || strcmp(listing.data[i].name, MODEL) == 0;
     }
+    seen.model = rfs_scan_model(&listing);
     if (seen.unified)
         return take_unified(spec, seen.hyper, out, err);
     if (seen.index)
         return take_huggingface(spec, &seen, out, err);
     if (seen.model)
-        return take_name(spec, MODEL, out, err);
+        return take_name(spec, seen.model->name, out, err);
     if (listing.n == 1 && rfs_formats[listing.data[0].format].alone)
         return take_only(spec, &listing.data[0], out, err);
     return rfs_scan_foreign(spec->store, spec->path, fail_unknown(spec, &listing, err), err);

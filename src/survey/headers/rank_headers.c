@@ -81,6 +81,13 @@ int rfs_headers_open(struct rfs_headers_source *source, const char *path, struct
     return rc;
 }
 
+int rfs_headers_aside(const struct rfs_headers_source *source, const struct rfs_aside **out,
+                      struct rfs_error *err)
+{
+    *out = rfs_catalog_aside(source->catalog);
+    return source->encryption ? 0 : rfs_catalog_weigh_aside(source->catalog, err);
+}
+
 void rfs_headers_close(struct rfs_headers_source *source)
 {
     if (source->pool)

@@ -37,6 +37,13 @@ int rfs_headers_prepare(const struct rfs_settings *options, const char *path, rf
                         void *ctx, struct rfs_headers_source *out, struct rfs_error *err);
 /* Lists the source. */
 int rfs_headers_open(struct rfs_headers_source *source, const char *path, struct rfs_error *err);
+/*
+ * Gives the files of tensors beside an open source that are not read, each with the reason, and
+ * with what its headers have that nothing else has. They belong to the source. 0, or -errno with
+ * *err filled: then its own headers cannot be read, and the list has names and reasons alone.
+ */
+int rfs_headers_aside(const struct rfs_headers_source *source, const struct rfs_aside **out,
+                      struct rfs_error *err);
 /* Closes a source, also one that is zero. */
 void rfs_headers_close(struct rfs_headers_source *source);
 

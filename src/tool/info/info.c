@@ -194,7 +194,10 @@ static int show_rank(struct rfs_info_args *args, struct rfs_info_report *report,
                                   &kind, err)
             ?: show_file(args, report->path, &kind, report, err);
 
-    if (rc == 0)
+    struct rfs_error unused;
+    if (rc == 0 && rfs_headers_open(&args->source, folder, &unused) == 0)
+        rfs_info_tell_aside(args, report);
+    else if (rc == 0) /* each save of a rank has a file */
         rfs_info_find_beside(args->source.store, folder, &report->findings);
     return rc;
 }

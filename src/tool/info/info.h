@@ -128,6 +128,11 @@ int rfs_info_strategy(struct rfs_info_args *args, struct rfs_info_report *report
 int rfs_info_group(struct rfs_store *store, struct rfs_info_report *report, struct rfs_error *err);
 int rfs_info_rules(struct rfs_store *store, struct rfs_info_report *report, struct rfs_error *err);
 
+/*
+ * Adds the files of tensors beside the open source that are not read: a line, and the member
+ * "aside".
+ */
+void rfs_info_tell_aside(const struct rfs_info_args *args, struct rfs_info_report *report);
 /* Adds findings of files in a rank's folder beside the checkpoint that counts. */
 void rfs_info_find_beside(struct rfs_store *store, const char *folder,
                           struct rfs_fit_findings *findings);

@@ -125,6 +125,77 @@ void rfs_info_find_beside(struct rfs_store *store, const char *folder,
     tell_beside(&beside, findings);
 }
 
+/* ---- files of tensors that are not read ------------------------------------------------------ */
+
+static void put_aside_file(struct rfs_table *table, const void *of)
+{
+    rfs_table_text(table, rfs_path_name(((const struct rfs_aside_file *)of)->path));
+}
+
+static void put_aside_why(struct rfs_table *table, const void *of)
+{
+    rfs_table_text(table, ((const struct rfs_aside_file *)of)->why);
+}
+
+static void put_aside_news(struct rfs_table *table, const void *of)
+{
+    const struct rfs_aside_file *file = of;
+
+    if (file->weighed)
+        rfs_table_u64(table, file->news);
+    else
+        rfs_table_none(table, "?");
+}
+
+static void put_aside_first(struct rfs_table *table, const void *of)
+{
+    const struct rfs_aside_file *file = of;
+
+    if (file->first)
+        rfs_table_text(table, file->first);
+    else
+        rfs_table_none(table, "");
+}
+
+static const struct rfs_filled aside_columns[] = {
+    {{"file", RFS_CELL_TEXT}, put_aside_file},
+    {{"why", RFS_CELL_TEXT}, put_aside_why},
+    {{"tensors of its own", RFS_CELL_NUMBER}, put_aside_news},
+    {{"first", RFS_CELL_TEXT}, put_aside_first},
+};
+
+void rfs_info_tell_aside(const struct rfs_info_args *args, struct rfs_info_report *report)
+{
+    struct rfs_table table = {.json = true};
+    const struct rfs_aside *aside;
+    struct rfs_error unused;
+    size_t news = 0;
+    size_t owners = 0;
+    const char *first = NULL;
+
+    (void)rfs_headers_aside(&args->source, &aside, &unused);
+    RFS_TABLE_FILL(&table, aside_columns);
+    for (size_t i = 0; i < aside->files.n; i++) {
+        const struct rfs_aside_file *file = &aside->files.data[i];
+        rfs_table_row(&table, file);
+        news += file->news;
+        owners += file->news > 0;
+        first = first ? first : file->first;
+    }
+    rfs_table_put_json(&table, &report->json, "aside");
+    rfs_table_free(&table);
+    if (aside->files.n == 0)
+        return;
+    RFS_FREE char *text = rfs_printed_memory(rfs_aside_text(aside));
+    rfs_text_put(report->say, text);
+    if (owners > 0)
+        fprintf(report->say, "; %zu tensor%s %s in %s alone, such as ", news, news == 1 ? "" : "s",
+                news == 1 ? "is" : "are", owners == 1 ? "it" : "them");
+    if (first)
+        rfs_text_put(report->say, first);
+    fputc('\n', report->say);
+}
+
 /* ---- a tree of ranks: parameters ------------------------------------------------------------- */
 
 struct tree {
@@ -611,6 +682,7 @@ static int report_all(struct tree *tree)
         add_params(tree);
     add_rank_rows(tree);
     report_tree(tree, encrypted);
+    rfs_info_tell_aside(tree->args, tree->report);
     return tell_odd(tree, !encrypted);
 }
 
@@ -784,8 +856,10 @@ int rfs_info_chunks(struct rfs_info_args *args, const char *path, struct rfs_inf
             rc = rfs_fail_memory(err);
     }
     rfs_info_rows_order(&rows, &args->filter);
-    if (rc == 0)
+    if (rc == 0) {
         report_chunks(args, &chunks, &rows, report);
+        rfs_info_tell_aside(args, report);
+    }
     free(chunks.files);
     rfs_info_rows_free(&rows);
     return rc;

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names of files of tensors that lie beside a checkpoint:
+ *
+ *   transformers   optimizer.pt, scheduler.pt, rng_state_0.pth, scaler.pt, training_args.bin of its
+ *                  Trainer; model.fp16.safetensors, a variant; pytorch_model.bin, tf_model.h5
+ *   accelerate     optimizer.bin, scheduler.bin, sampler.bin, optimizer_1.bin
+ *   peft           adapter_model.safetensors beside a base model
+ *   Mistral, Meta  consolidated.safetensors, consolidated.00.pth
+ *   verl           optim_world_size_8_rank_0.pt, extra_state_world_size_8_rank_0.pt
+ *   Megatron       common.pt
+ *   others         mtp.safetensors, for programs that open all *.safetensors of a folder
+ */
+#include "catalog/scan/aside.h"
+
+#include "base/cleanup.h"
+#include "base/glob.h"
+#include "base/order.h"
+#include "base/path.h"
+#include "base/text.h"
+#include "catalog/scan/internal.h"
+
+#define STATE "a state of the training"
+#define OTHER_FORM "the model in another form, by its name"
+#define NAMED 4 /* files that a line names */
+
+/* The first row that a name is like has it. */
+static const struct kind {
+    const char *like; /* a pattern */
+    const char *why;
+    bool state, again;
+} kinds[] = {
+    {"optimizer*", STATE, true, false},
+    {"optim_*", STATE, true, false},
+    {"*_optim_states*", STATE, true, false},
+    {"scheduler*", STATE, true, false},
+    {"lr_scheduler*", STATE, true, false},
+    {"sampler*", STATE, true, false},
+    {"scaler*", STATE, true, false},
+    {"dataloader*", STATE, true, false},
+    {"data.pt", STATE, true, false},
+    {"rng_state*", STATE, true, false},
+    {"random_states*", STATE, true, false},
+    {"extra_state*", STATE, true, false},
+    {"train_state*", STATE, true, false},
+    {"trainer_state*", STATE, true, false},
+    {"training_args*", STATE, true, false},
+    {"training_state*", STATE, true, false},
+    {"common.pt", STATE, true, false},
+    {"adapter_model*", "an adapter, which is not merged", false, false},
+    {"consolidated*", "the model by the names of its own program", false, true},
+    {"model.*.safetensors", "another variant, by its name", false, false},
+    {"*_model.*.safetensors", "another variant, by its name", false, false},
+    {"pytorch_model.*.bin", "another variant, by its name", false, false},
+    {"pytorch_model*", OTHER_FORM, false, false},
+    {"*.h5", OTHER_FORM, false, true},
+    {"*.msgpack", OTHER_FORM, false, true},
+    {"*.ot", OTHER_FORM, false, true},
+    {"*.onnx", OTHER_FORM, false, true},
+    {"*.gguf", OTHER_FORM, false, true},
+};
+
+void rfs_aside_free(struct rfs_aside *aside)
+{
+    for (size_t i = 0; i < aside->files.n; i++) {
+        free(aside->files.data[i].path);
+        free(aside->files.data[i].first);
+        free(aside->files.data[i].fault);
+    }
+    free(aside->files.data);
+    *aside = (struct rfs_aside){0};
+}
+
+/* Returns the row of a file of tensors by its name; NULL: none has it. */
+static const struct kind *find_kind(const char *name)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (rfs_glob_match_file(kinds[i].like, name))
+            return &kinds[i];
+    return NULL;
+}
+
+/* Says whether a file has tensors, by its name; those of other programs' formats have, too. */
+static bool is_of_tensors(const char *name)
+{
+    static const char *const foreign[] = {".h5", ".msgpack", ".ot", ".onnx"};
+    enum rfs_format unused;
+
+    if (name[0] == '.')
+        return false;
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (rfs_text_ends(name, foreign[i]))
+            return true;
+    return rfs_format_of_name(name, &unused);
+}
+
+bool rfs_aside_is_state(const char *name)
+{
+    const struct kind *kind = is_of_tensors(name) ? find_kind(name) : NULL;
+
+    return kind && kind->state;
+}
+
+/* ---- folders --------------------------------------------------------------------------------- */
+
+struct looking {
+    const struct rfs_source_spec *spec;
+    const struct rfs_scan *scan;
+    const char *folder;
+    const char *why;            /* of files that no row has */
+    const char *const *counted; /* [n] paths of files that are read, sorted */
+    size_t n;
+    struct rfs_aside *out;
+    struct rfs_error *err;
+};
+
+static bool is_counted(const struct looking *looking, const char *path)
+{
+    const size_t i = RFS_BISECT(k, looking->n, strcmp(looking->counted[k], path) >= 0);
+
+    return i < looking->n && strcmp(looking->counted[i], path) == 0;
+}
+
+static int look_at(void *ctx, const struct dirent *entry)
+{
+    const struct looking *looking = ctx;
+    const struct rfs_format_row *row = looking->scan->described;
+    const char *name = entry->d_name;
+
+    if (!is_of_tensors(name) || (row && rfs_format_sees(row, name)))
+        return 0;
+    RFS_FREE char *path = rfs_path_join(looking->folder, name);
+    if (!path)
+        return rfs_fail_memory(looking->err);
+    const int rc = is_counted(looking, path) ? 0
+                                             : rfs_scan_entry_is(looking->spec, looking->folder,
+                                                                 entry, S_IFREG, looking->err);
+    if (rc <= 0)
+        return rc;
+    const struct kind *kind = find_kind(name);
+    const struct rfs_aside_file file = {.path = path,
+                                        .why = kind ? kind->why : looking->why,
+                                        .state = kind && kind->state,
+                                        .again = kind && kind->again};
+    if (!RFS_PUSH(&looking->out->files, file))
+        return rfs_fail_memory(looking->err);
+    RFS_STEAL(path);
+    return 0;
+}
+
+RFS_COMPARE(by_text, const char *, x, y, strcmp(*x, *y))
+RFS_COMPARE(by_path, struct rfs_aside_file, x, y, strcmp(x->path, y->path))
+
+/* Looks into folders [n], sorted. One that cannot be listed now was listed before, or has a map. */
+static int look_into(struct looking *looking, char *const *folders, size_t n)
+{
+    struct rfs_error unused;
+    int rc = 0;
+
+    for (size_t i = 0; i < n && rc != -ENOMEM; i++) {
+        if (i > 0 && strcmp(folders[i - 1], folders[i]) == 0)
+            continue;
+        looking->folder = folders[i];
+        looking->err = &unused;
+        rc = rfs_scan_entry_each(looking->spec->store, folders[i], look_at, looking, &unused);
+    }
+    return rc == -ENOMEM ? rc : 0;
+}
+
+/* Says whether the files of a source were found in folders, not by their own names. */
+static bool finds_files(const struct rfs_source_spec *spec, const struct rfs_scan *scan)
+{
+    return scan->whole && scan->n == 1 && scan->data[0].n_files > 0 && !spec->options->file &&
+           !spec->options->files && !spec->options->segmented &&
+           strcmp(scan->data[0].files[0], spec->path) != 0 &&
+           !(rfs_scan_asks_save(spec) && spec->saves && spec->saves->tree);
+}
+
+int rfs_aside_find(const struct rfs_source_spec *spec, const struct rfs_scan *scan,
+                   struct rfs_aside *out, struct rfs_error *err)
+{
+    const struct rfs_scanned *item = scan->data;
+    struct looking looking = {.spec = spec, .scan = scan, .out = out};
+
+    if (!finds_files(spec, scan))
+        return 0;
+    RFS_FREE const char **counted = calloc(item->n_files, sizeof *counted);
+    RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list folders = {0};
+    bool full = counted != NULL;
+    for (size_t i = 0; full && i < item->n_files; i++) {
+        counted[i] = item->files[i];
+        full = rfs_path_list_add(&folders, rfs_store_folder(counted[i]));
+    }
+    if (full && item->weight_map)
+        full = rfs_path_list_add(&folders, rfs_store_folder(item->weight_map));
+    if (!full)
+        return rfs_fail_memory(err);
+    RFS_SORT(counted, item->n_files, by_text);
+    rfs_path_list_sort(&folders);
+    looking.counted = counted;
+    looking.n = item->n_files;
+    looking.why = item->weight_map  ? "the index does not name it"
+                  : scan->described ? "the save does not name it"
+                                    : "another file is the model, by its name";
+    if (look_into(&looking, folders.data, folders.n))
+        return rfs_fail_memory(err);
+    RFS_SORT_ALL(&out->files, by_path);
+    return 0;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+char *rfs_aside_text(const struct rfs_aside *aside)
+{
+    const size_t n = aside->files.n;
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    if (!out)
+        return NULL;
+    fprintf(out,
+            n == 1 ? "a file of tensors is not read: " : "%zu files of tensors are not read: ", n);
+    /* Those of a model come first: they may be missed. */
+    for (size_t state = 0, named = 0; state < 2; state++)
+        for (size_t i = 0; i < n && named < NAMED; i++) {
+            const struct rfs_aside_file *file = &aside->files.data[i];
+            if (file->state == (state == 1))
+                fprintf(out, "%s'%s' (%s)", named++ > 0 ? ", " : "", rfs_path_name(file->path),
+                        file->why);
+        }
+    if (n > NAMED)
+        fprintf(out, " and %zu more", n - NAMED);
+    const bool bad = ferror(out) != 0;
+    if (fclose(out) == 0 && !bad)
+        return text;
+    free(text);
+    return NULL;
+}
