@@ -90,7 +90,7 @@ static int encode_safetensors(const struct rfs_format_content *content, struct r
 
 static bool is_torch(const unsigned char *head, size_t n)
 {
-    return n >= 4 && memcmp(head, "PK\3\4", 4) == 0;
+    return n >= 4 && (memcmp(head, "PK\3\4", 4) == 0 || rfs_torch_is_legacy(head, n));
 }
 
 static int index_torch(struct rfs_format_file *file, const struct rfs_index *like,
@@ -184,7 +184,7 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
     [RFS_FORMAT_TORCH] = {.folder = "torch",
                           .name = "pt",
                           .files = RFS_FORMAT_TORCH,
-                          .endings = {".pt"},
+                          .endings = {".pt", ".pth", ".bin", ".th"},
                           .is = is_torch,
                           .renamed = true,
                           .alone = true,
@@ -286,11 +286,23 @@ bool rfs_format_of_file(const char *name, const unsigned char *head, size_t n,
     return false;
 }
 
+bool rfs_format_is_vague(enum rfs_format format)
+{
+    return !rfs_formats[format].is || rfs_formats[format].renamed;
+}
+
 void rfs_format_correct(const unsigned char *head, size_t n, enum rfs_format *format)
 {
-    for (unsigned i = 0; i < RFS_FORMAT_COUNT && !rfs_formats[*format].is; i++)
-        if (rfs_formats[i].renamed && rfs_formats[i].is(head, n))
+    const struct rfs_format_row *named = &rfs_formats[*format];
+
+    if (!rfs_format_is_vague(*format) || (named->is && named->is(head, n)))
+        return;
+    for (unsigned i = 0; i < RFS_FORMAT_COUNT; i++)
+        if (rfs_formats[i].is && rfs_formats[i].is(head, n) &&
+            (named->is || rfs_formats[i].renamed)) {
             *format = (enum rfs_format)i;
+            return;
+        }
 }
 
 const char *rfs_format_endings(bool all, char out[RFS_FORMAT_ENDINGS_TEXT])

@@ -94,11 +94,32 @@ static bool is_of_tensors(const char *name)
     return rfs_format_of_name(name, &unused);
 }
 
-bool rfs_aside_is_state(const char *name)
+static bool is_state(const struct rfs_scan_found *found)
 {
-    const struct kind *kind = is_of_tensors(name) ? find_kind(name) : NULL;
+    const struct kind *kind =
+        rfs_formats[found->format].last == RFS_LAST_NONE ? find_kind(found->name) : NULL;
 
     return kind && kind->state;
+}
+
+size_t rfs_aside_drop_states(struct rfs_scan_listing *listing, char **first)
+{
+    const size_t n = listing->n;
+    size_t left = 0;
+
+    for (size_t i = 0; i < n; i++)
+        left += !is_state(&listing->data[i]);
+    if (left == 0 || left == n)
+        return 0;
+    listing->n = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!is_state(&listing->data[i]))
+            listing->data[listing->n++] = listing->data[i];
+        else if (first && !*first)
+            *first = listing->data[i].name;
+        else
+            free(listing->data[i].name);
+    return n - left;
 }
 
 /* ---- folders --------------------------------------------------------------------------------- */

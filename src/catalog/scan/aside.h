@@ -39,8 +39,13 @@ void rfs_aside_free(struct rfs_aside *aside);
 int rfs_aside_find(const struct rfs_source_spec *spec, const struct rfs_scan *scan,
                    struct rfs_aside *out, struct rfs_error *err);
 
-/* Says whether a file of tensors is, by its name, what a training needs to go on, and no model. */
-bool rfs_aside_is_state(const char *name);
+struct rfs_scan_listing;
+/*
+ * Drops the states of a training from the files of a folder, unless there is nothing else. Formats
+ * whose last file counts keep theirs. Returns how many went; *first is one, malloc'ed, if FIRST is
+ * not NULL, and *first is.
+ */
+size_t rfs_aside_drop_states(struct rfs_scan_listing *listing, char **first);
 
 /* Returns a line for the log, malloc'ed: which files are not read, and why. NULL: no memory. */
 char *rfs_aside_text(const struct rfs_aside *aside);

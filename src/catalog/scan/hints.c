@@ -12,8 +12,6 @@
  *
  * Checkpoints of formats that are not read, by the names of their files, with a remedy for each:
  *
- *   transformers, before safetensors   pytorch_model.bin, pytorch_model-00001-of-00002.bin
- *   PyTorch                            *.pth: torch.save, whose other name *.pt is read
  *   Orbax (JAX)                        _CHECKPOINT_METADATA, manifest.ocdbt
  *   Megatron, format torch             iter_0000020/mp_rank_00/model_optim_rng.pt, mp_rank_00_001 …
  *   Megatron, format zarr              iter_0000020/{metadata.json, a folder for each tensor}
@@ -239,15 +237,6 @@ static const struct foreign {
     const char *what, *remedy;
     const char *holds; /* a text in that file; NULL: any */
 } known[] = {
-    {.name = "pytorch_model.bin", .what = "PyTorch by another name"},
-    {.name = "pytorch_model-*.bin",
-     .what = "PyTorch by another name",
-     .remedy =
-         "the same file by a name that ends in .pt, or save_pretrained of transformers, which "
-         "writes safetensors"},
-    {.name = "*.pth",
-     .what = "PyTorch by another name",
-     .remedy = "the same file by a name that ends in .pt"},
     {.name = "_CHECKPOINT_METADATA", .what = "Orbax"},
     {.name = "manifest.ocdbt",
      .what = "Orbax",

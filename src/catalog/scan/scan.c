@@ -76,7 +76,9 @@ int rfs_scan_folder(struct rfs_store *store, const char *folder, char **file, st
     RFS_FREE const struct rfs_scan_found **files = calloc(listing.n + 1, sizeof *files);
     if (rc == 0 && !files)
         rc = rfs_fail_memory(err);
-    const struct rfs_scan_found *model = rfs_scan_model(&listing);
+    rfs_aside_drop_states(&listing, NULL);
+    const struct rfs_scan_found *model =
+        rfs_scan_is_rank(rfs_path_name(folder)) ? NULL : rfs_scan_model(&listing);
     if (rc == 0 && model) {
         *file = strdup(model->name);
         return *file ? 0 : rfs_fail_memory(err);

@@ -110,6 +110,9 @@ static int list_ranks(struct tree *tree)
 static int list_files(struct tree *tree)
 {
     struct rfs_scan_tree *all = tree->all;
+    RFS_FREE char *first = NULL;
+    size_t states = 0;
+
     all->listings = calloc(all->ranks.n, sizeof *all->listings);
     if (!all->listings)
         return rfs_fail_memory(tree->err);
@@ -123,9 +126,17 @@ static int list_files(struct tree *tree)
             rfs_scan_listing_read(tree->spec, path, tree->spec->options->file, listing, tree->err);
         if (rc < 0)
             return rc;
+        if (!tree->spec->options->file)
+            states += rfs_aside_drop_states(listing, &first);
         for (size_t k = 0; k < listing->n; k++)
             listing->data[k].at = (uint32_t)i;
     }
+    if (first)
+        rfs_log(tree->log, RFS_WARNING,
+                "%s: %zu file%s beside those of the model %s not read, such as '%s': a state of "
+                "the training, by the name",
+                tree->spec->path, states, states == 1 ? "" : "s", states == 1 ? "is" : "are",
+                first);
     return 0;
 }
 

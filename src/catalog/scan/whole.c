@@ -7,6 +7,7 @@
  *   or                                            part0.safetensors …
  *     model.safetensors.index.json                hyper_param.safetensors   the rest;
  *     model-00001-of-00002.safetensors …                                    only if there is any
+ *   or pytorch_model.bin, or pytorch_model.bin.index.json with its parts
  *
  * A folder with one .safetensors file and nothing else of the kind is that file, as MindSpore's
  * _load_parallel_checkpoint takes it; it needs no map then.
@@ -35,16 +36,18 @@ static int take_path(struct rfs_scan *out, enum rfs_format format, char *path,
     return rfs_fail_memory(err);
 }
 
-/* Corrects the format of a file by its name: it may be a renamed one. */
-static void correct(const struct rfs_source_spec *spec, enum rfs_format *format)
+/* Finds the format of a file by its name and, where that says little, its first bytes. */
+static bool find_format(const struct rfs_source_spec *spec, enum rfs_format *format)
 {
     unsigned char head[RFS_FORMAT_HEAD];
-    const ssize_t n = rfs_formats[*format].is || spec->encrypted
-                          ? 0
-                          : rfs_store_head(spec->store, spec->path, head, sizeof head);
+    const bool named = rfs_format_of_name(spec->path, format);
 
-    if (n > 0)
+    if (spec->encrypted || (named && !rfs_format_is_vague(*format)))
+        return named;
+    const ssize_t n = rfs_store_head(spec->store, spec->path, head, sizeof head);
+    if (n > 0 && named)
         rfs_format_correct(head, (size_t)n, format);
+    return named || (n > 0 && rfs_format_of_file("", head, (size_t)n, format));
 }
 
 static int fail_name(const struct rfs_source_spec *spec, struct rfs_error *err)
@@ -85,13 +88,12 @@ int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_log *log, struc
     if (rfs_store_stat(spec->store, spec->path, &st) == 0 && !S_ISREG(st.st_mode))
         return rfs_fail(err, -ENOTDIR, RFS_IN(spec->path), REMEDY_ROOT,
                         "the source is neither a folder nor a file");
-    if (!rfs_format_of_name(spec->path, &format))
+    if (!find_format(spec, &format))
         return fail_name(spec, err);
     if (spec->options->rank_dir || spec->options->file || rfs_scan_asks_save(spec))
         return rfs_fail_usage(
             err, "the folder that the file is in",
             "the source is one file: rank_dir, file, step and epoch have no effect");
-    correct(spec, &format);
     return tell_part(spec, log, err) ?: take_path(out, format, strdup(spec->path), err);
 }
 
@@ -115,20 +117,25 @@ static int compare_files(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
-static int check_name(const char *index, const struct rfs_mapfile_pair *pair, struct rfs_error *err)
+/* Checks the name of a file in an index, whose files are of one FORMAT. */
+static int check_name(const char *index, const struct rfs_mapfile_pair *pair,
+                      enum rfs_format format, struct rfs_error *err)
 {
-    enum rfs_format format;
+    const char *ending = rfs_formats[format].endings[0];
+    enum rfs_format named;
     if (!rfs_origin_stays(pair->value))
         return rfs_fail(err, -EINVAL, RFS_OF(index, pair->key), "names of files in its folder",
                         "its file '%s' is not one of the same folder", pair->value);
-    if (!rfs_format_of_name(pair->value, &format) || format != RFS_FORMAT_SAFETENSORS)
-        return rfs_fail(err, -EINVAL, RFS_OF(index, pair->key), "names in .safetensors",
-                        "its file '%s' is not a safetensors file by its name", pair->value);
-    return 0;
+    if (rfs_format_of_name(pair->value, &named) && named == format)
+        return 0;
+    RFS_FREE char *remedy = rfs_text_printf("names in %s", ending);
+    return rfs_fail(err, -EINVAL, RFS_OF(index, pair->key), remedy,
+                    "its file '%s' is not a %s file by its name", pair->value,
+                    rfs_formats[format].name);
 }
 
 static int take_named(const struct rfs_source_spec *spec, const char *index, const char *name,
-                      struct rfs_scan *out, struct rfs_error *err)
+                      enum rfs_format format, struct rfs_scan *out, struct rfs_error *err)
 {
     struct stat st;
     RFS_FREE char *path = rfs_path_join(spec->path, name);
@@ -144,7 +151,7 @@ static int take_named(const struct rfs_source_spec *spec, const char *index, con
     if (!S_ISREG(st.st_mode))
         return rfs_fail(err, -EINVAL, RFS_IN(index), NULL,
                         "it names '%s', which is not a regular file", name);
-    return take_path(out, RFS_FORMAT_SAFETENSORS, RFS_STEAL(path), err);
+    return take_path(out, format, RFS_STEAL(path), err);
 }
 
 /* Takes each file that the map names once, in order. */
@@ -152,11 +159,13 @@ static int take_map(const struct rfs_source_spec *spec, const char *index,
                     const struct rfs_mapfile *map, struct rfs_scan *out, struct rfs_error *err)
 {
     RFS_FREE const char **names = calloc(map->n > 0 ? map->n : 1, sizeof *names);
+    const enum rfs_format format =
+        rfs_text_ends(index, RFS_WEIGHT_MAP_TORCH_END) ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS;
     int rc = 0;
     if (!names)
         return rfs_fail_memory(err);
     for (size_t i = 0; i < map->n; i++) {
-        rc = check_name(index, &map->data[i], err);
+        rc = check_name(index, &map->data[i], format, err);
         if (rc < 0)
             return rc;
         names[i] = map->data[i].value;
@@ -167,7 +176,7 @@ static int take_map(const struct rfs_source_spec *spec, const char *index,
     RFS_SORT(names, map->n, compare_files);
     for (size_t i = 0; i < map->n && rc == 0; i++)
         if (i == 0 || strcmp(names[i - 1], names[i]) != 0)
-            rc = take_named(spec, index, names[i], out, err);
+            rc = take_named(spec, index, names[i], format, out, err);
     return rc;
 }
 
@@ -202,12 +211,14 @@ struct seen {
     bool unified, hyper;
     const struct rfs_scan_found *model; /* of the listing; NULL: none has a model's name */
     char *index, *other_index;          /* names; owned */
+    char *torch_index; /* likewise, of files of torch.save: it counts after others */
 };
 
 static void free_seen(struct seen *seen)
 {
     free(seen->index);
     free(seen->other_index);
+    free(seen->torch_index);
 }
 
 static int note_entry(void *ctx, const struct dirent *entry)
@@ -223,7 +234,9 @@ static int note_entry(void *ctx, const struct dirent *entry)
     seen->unified |= style == RFS_WEIGHT_MAP_MINDSPORE;
     if (style == RFS_WEIGHT_MAP_MINDSPORE)
         return 0;
-    char **slot = seen->index ? &seen->other_index : &seen->index;
+    char **slot = rfs_text_ends(name, RFS_WEIGHT_MAP_TORCH_END) ? &seen->torch_index
+                  : seen->index                                 ? &seen->other_index
+                                                                : &seen->index;
     if (!*slot)
         *slot = strdup(name);
     return *slot ? 0 : rfs_fail_memory(seen->err);
@@ -240,19 +253,6 @@ static int take_unified(const struct rfs_source_spec *spec, bool hyper, struct r
     return path ? take_path(out, RFS_FORMAT_SAFETENSORS, path, err) : rfs_fail_memory(err);
 }
 
-static int take_huggingface(const struct rfs_source_spec *spec, const struct seen *seen,
-                            struct rfs_scan *out, struct rfs_error *err)
-{
-    if (seen->other_index)
-        return rfs_fail(err, -EINVAL, RFS_IN(spec->path), "move one of them away",
-                        "the folder has both '%s' and '%s'", seen->index, seen->other_index);
-    if (seen->model)
-        return rfs_fail(err, -EINVAL, RFS_IN(spec->path), "move one of them away",
-                        "the folder has both '%s' and '%s'", seen->model->name, seen->index);
-    return take_index(spec, rfs_path_join(spec->path, seen->index), RFS_WEIGHT_MAP_HUGGINGFACE,
-                      false, out, err);
-}
-
 static int take_name(const struct rfs_source_spec *spec, const char *name, struct rfs_scan *out,
                      struct rfs_error *err)
 {
@@ -260,6 +260,33 @@ static int take_name(const struct rfs_source_spec *spec, const char *name, struc
 
     rfs_format_of_name(name, &format);
     return take_path(out, format, rfs_path_join(spec->path, name), err);
+}
+
+static int fail_both(const struct rfs_source_spec *spec, const char *one, const char *other,
+                     struct rfs_error *err)
+{
+    return rfs_fail(err, -EINVAL, RFS_IN(spec->path), "move one of them away",
+                    "the folder has both '%s' and '%s'", one, other);
+}
+
+/*
+ * Takes a model by the names of HuggingFace, as far as there are any: of safetensors files, else of
+ * those of torch.save, as its loaders do.
+ */
+static int take_huggingface(const struct rfs_source_spec *spec, const struct seen *seen,
+                            struct rfs_scan *out, struct rfs_error *err)
+{
+    const bool plain = seen->model && seen->model->format == RFS_FORMAT_SAFETENSORS;
+    const char *index = seen->index ? seen->index : plain ? NULL : seen->torch_index;
+
+    if (seen->other_index)
+        return fail_both(spec, seen->index, seen->other_index, err);
+    if (seen->model && index && plain == (index == seen->index))
+        return fail_both(spec, seen->model->name, index, err);
+    if (index)
+        return take_index(spec, rfs_path_join(spec->path, index), RFS_WEIGHT_MAP_HUGGINGFACE, false,
+                          out, err);
+    return seen->model ? take_name(spec, seen->model->name, out, err) : 0;
 }
 
 static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_scan_listing *listing,
@@ -321,16 +348,15 @@ int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, str
                  ?: rfs_scan_listing_read(spec, spec->path, NULL, &listing, err);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < listing.n; i++) {
+    rfs_aside_drop_states(&listing, NULL);
+    for (size_t i = 0; i < listing.n; i++)
         seen.hyper = seen.hyper || strcmp(listing.data[i].name, HYPER) == 0;
-    }
     seen.model = rfs_scan_model(&listing);
     if (seen.unified)
         return take_unified(spec, seen.hyper, out, err);
-    if (seen.index)
-        return take_huggingface(spec, &seen, out, err);
-    if (seen.model)
-        return take_name(spec, seen.model->name, out, err);
+    rc = take_huggingface(spec, &seen, out, err);
+    if (rc || out->n > 0)
+        return rc;
     if (listing.n == 1 && rfs_formats[listing.data[0].format].alone)
         return take_only(spec, &listing.data[0], out, err);
     return rfs_scan_foreign(spec->store, spec->path, fail_unknown(spec, &listing, err), err);

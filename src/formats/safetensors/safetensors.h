@@ -58,6 +58,8 @@ int rfs_safetensors_sort_layers(struct rfs_image_tensor *tensors, size_t n, bool
 enum rfs_weight_map_style { RFS_WEIGHT_MAP_HUGGINGFACE, RFS_WEIGHT_MAP_MINDSPORE };
 /* The name of MindSpore's. */
 #define RFS_WEIGHT_MAP_MINDSPORE_NAME "param_name_map.json"
+/* The ending of one whose files are of torch.save, as transformers wrote them before. */
+#define RFS_WEIGHT_MAP_TORCH_END ".bin.index.json"
 /* The forms of the file, by style. */
 extern const struct rfs_mapfile_form rfs_weight_map_forms[];
 /* Gives the style of such a file by its name. False: it is none. */

@@ -6,9 +6,10 @@
  *     {"metadata": {"total_size": N}, "weight_map": {"w": "part0.safetensors", …}}
  *
  * model.safetensors.index.json of huggingface_hub and transformers: indent 2, keys sorted, a
- * newline at the end. param_name_map.json of MindSpore's unified_safetensors: indent 4, in the
- * order given, no newline. Before 2.5 it was the map itself, and _load_parallel_checkpoint takes
- * the whole object where there is no weight_map.
+ * newline at the end. pytorch_model.bin.index.json is like it, and names files of torch.save; it is
+ * only read. param_name_map.json of MindSpore's unified_safetensors: indent 4, in the order given,
+ * no newline. Before 2.5 it was the map itself, and _load_parallel_checkpoint takes the whole
+ * object where there is no weight_map.
  */
 #include "base/cleanup.h"
 #include "base/json_write.h"
@@ -25,7 +26,8 @@ bool rfs_safetensors_map_style(const char *name, enum rfs_weight_map_style *styl
 {
     *style = strcmp(name, RFS_WEIGHT_MAP_MINDSPORE_NAME) == 0 ? RFS_WEIGHT_MAP_MINDSPORE
                                                               : RFS_WEIGHT_MAP_HUGGINGFACE;
-    return *style == RFS_WEIGHT_MAP_MINDSPORE || rfs_text_ends(name, ".safetensors.index.json");
+    return *style == RFS_WEIGHT_MAP_MINDSPORE || rfs_text_ends(name, ".safetensors.index.json") ||
+           rfs_text_ends(name, RFS_WEIGHT_MAP_TORCH_END);
 }
 
 /* An entry of the map. */

@@ -61,10 +61,16 @@ static int fail(const struct opening *opening, int code, const char *remedy, con
     return rfs_fail(opening->err, code, RFS_IN(opening->from->file), remedy, "%s", what);
 }
 
+bool rfs_torch_is_legacy(const unsigned char *head, size_t n)
+{
+    static const unsigned char legacy[] = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc};
+
+    return n >= sizeof legacy && memcmp(head, legacy, sizeof legacy) == 0;
+}
+
 /* Checks the file's first bytes. */
 static int check_magic(const struct opening *opening)
 {
-    static const unsigned char legacy[] = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc};
     unsigned char head[6] = {0};
 
     if (opening->from->size < sizeof head)
@@ -73,7 +79,7 @@ static int check_magic(const struct opening *opening)
     const int rc = read_at(opening, head, sizeof head, 0);
     if (rc)
         return rc;
-    if (memcmp(head, legacy, sizeof head) == 0)
+    if (rfs_torch_is_legacy(head, sizeof head))
         return fail(opening, -ENOTSUP,
                     "torch.save(torch.load(FILE, map_location=\"cpu\"), FILE) with torch 1.6 or "
                     "later",

@@ -21,6 +21,8 @@ struct rfs_torch {
         share; /* bytes taken of the memory for headers (base/budget.h); 0 after rfs_torch_keep */
 };
 
+/* Says whether the first N bytes of a file are those of the format before torch 1.6. */
+bool rfs_torch_is_legacy(const unsigned char *head, size_t n);
 /*
  * Opens a file, whose nodes get ORIGIN. 0; -EINVAL for an invalid file, -ENOTSUP for one of the
  * format before torch 1.6, a TorchScript, or of another byte order, the errors of rfs_zip_open and
