@@ -123,6 +123,44 @@ static bool is_same(const struct rfs_index *a, const struct rfs_index *b)
            memcmp(a->entries, b->entries, a->n * sizeof *a->entries) == 0;
 }
 
+/*
+ * Leaves the entries of an index whose names begin with ENTRY and a dot, by the rest of these. 0,
+ * or -errno with *err filled.
+ */
+static int take_entry(const struct rfs_builder *builder, const char *path, struct rfs_index *index,
+                      struct rfs_error *err)
+{
+    const char *entry = builder->entry;
+    const size_t bytes = strlen(entry);
+    size_t n = 0;
+    size_t strided = 0;
+    size_t first;
+    size_t second;
+
+    for (size_t i = 0, k = 0; i < index->n; i++) {
+        const char *name = rfs_intern_text(builder->tables->names, index->entries[i].name);
+        const bool is_strided = k < index->n_strided && index->strided[k].entry == i;
+        k += is_strided;
+        if (strncmp(name, entry, bytes) != 0 || name[bytes] != '.' || !name[bytes + 1])
+            continue;
+        if (is_strided) {
+            index->strided[strided] = index->strided[k - 1];
+            index->strided[strided++].entry = (uint32_t)n;
+        }
+        index->entries[n] = index->entries[i];
+        index->entries[n].name =
+            rfs_intern_add(builder->tables->names, name + bytes + 1, strlen(name + bytes + 1));
+        if (index->entries[n++].name == RFS_NO_ID)
+            return rfs_fail_memory_of(err, path);
+    }
+    index->n = n;
+    index->n_strided = strided;
+    if (n == 0)
+        return rfs_fail(err, -EINVAL, RFS_IN(path), "leave entry out",
+                        "no name in it begins with that of entry=%s", entry);
+    return rfs_index_order_names(index, &first, &second) < 0 ? rfs_fail_memory_of(err, path) : 0;
+}
+
 /* Gives the index of one file: PREDICTION, shared, or one of its own. */
 static int build_file(const struct job *job, uint32_t file, struct rfs_index *prediction,
                       struct rfs_index **out, struct rfs_error *err)
@@ -139,11 +177,16 @@ static int build_file(const struct job *job, uint32_t file, struct rfs_index *pr
                                    .tables = builder->tables,
                                    .pool = builder->pool,
                                    .entry = builder->entry};
+    /* Names in keyed formats are read by the entry already. */
+    const bool renames = builder->entry && *builder->entry && !rfs_formats[builder->format].keyed;
+    prediction = renames ? NULL : prediction;
     rc = rfs_formats[builder->format].index(&read, prediction, &fresh, err);
     if (rc == 0)
         told->left_out = read.left_out;
     if (rc >= 0)
         rc = verify(builder, &read, fresh ? fresh : prediction, told, err);
+    if (rc == 0 && renames)
+        rc = take_entry(builder, path, fresh, err);
     const int end = rfs_reading_end(&reading);
     if (end < 0)
         rc = rfs_files_fail(err, path, end);

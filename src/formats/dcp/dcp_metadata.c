@@ -231,19 +231,34 @@ static bool begins_with_part(const struct metadata *metadata, const char *name, 
     return n > part + 1 && memcmp(name, metadata->chunks->entry, part) == 0 && name[part] == '.';
 }
 
+/* Says whether all keys above a value's own lead towards the entry, which no dict is. */
+static bool is_above_part(const struct metadata *metadata, uint32_t key)
+{
+    const char *rest = metadata->chunks->entry;
+    uint32_t n;
+    const uint32_t *keys = keys_of(metadata, key, &n);
+
+    for (uint32_t i = 0; keys && i + 1 < n; i++) {
+        size_t bytes = 0;
+        const char *text = rfs_dcp_text(&metadata->pickle, keys[i], &bytes);
+        if (!text || strlen(rest) <= bytes || memcmp(rest, text, bytes) != 0 || rest[bytes] != '.')
+            return false;
+        rest += bytes + 1;
+    }
+    return true;
+}
+
 /* Says whether a value is in the part, whose number of keys is known. */
 static bool is_in_part(const struct metadata *metadata, uint32_t key)
 {
     size_t n = 0;
-    uint32_t keys;
     const char *name = rfs_dcp_text(&metadata->pickle, key, &n);
 
     if (!name || !begins_with_part(metadata, name, n))
         return false;
     if (metadata->part_keys > 0)
         return keys_to_part(metadata, key) == metadata->part_keys;
-    keys_of(metadata, key, &keys);
-    return keys <= 1;
+    return is_above_part(metadata, key);
 }
 
 /* Returns the name by which the checkpoint has a value; NULL: it is outside of the part. */

@@ -697,22 +697,27 @@ static int read_plain(struct rank_file *rank, const char *param, uint32_t name,
     return rc ? rc : add(rank, param, name, &tensor, NULL, zeros, 1);
 }
 
-static int read_value(struct rank_file *rank, const struct rfs_node *key,
+/* Reads a value of the dict, if its key begins with PREFIX (or NULL). */
+static int read_value(struct rank_file *rank, const char *prefix, const struct rfs_node *key,
                       const struct rfs_node *value)
 {
     struct rfs_tables *tables = rank->locals->chunks->tables;
+    size_t n;
+    const char *text = rfs_torch_key_behind(key, prefix, &n);
+
+    if (!text && prefix)
+        return 0;
 
     if (rfs_pickle_is_call(value, RFS_CALL_PARAMETER))
         value = value->of.call.args->of.items.data[0];
-    if (key->kind != RFS_NODE_TEXT || key->of.text.n == 0 ||
-        !rfs_text_is_utf8(key->of.text.data, key->of.text.n))
+    if (!text || !rfs_text_is_utf8(text, n))
         return rfs_fail(rank->err, -EINVAL, RFS_IN(rank->path), REMEDY,
                         "a key of its dict is not a text");
-    const uint32_t name = rfs_intern_add(tables->names, key->of.text.data, key->of.text.n);
+    const uint32_t name = rfs_intern_add(tables->names, text, n);
     if (name == RFS_NO_ID)
         return rfs_fail_memory(rank->err);
     const char *param = rfs_intern_text(tables->names, name);
-    const int rc = rfs_chunks_check_flat(rank->path, param, key->of.text.n, rank->err);
+    const int rc = rfs_chunks_check_flat(rank->path, param, n, rank->err);
     if (rc)
         return rc;
     if (!rfs_pickle_is_call(value, RFS_CALL_WRAPPED))
@@ -728,13 +733,14 @@ static int read_value(struct rank_file *rank, const struct rfs_node *key,
 static int read_dict(struct rank_file *rank, const char *entry)
 {
     const struct rfs_node *dict = NULL;
-    int rc = rfs_torch_find_dict(&rank->torch, rank->path, entry, &dict, rank->err);
+    const char *prefix;
+    int rc = rfs_torch_find_dict(&rank->torch, rank->path, entry, &dict, &prefix, rank->err);
     const struct rfs_items *pairs = rc ? NULL : rfs_pickle_pairs(dict);
 
     if (!pairs)
         return rc;
     for (uint32_t i = 0; rc == 0 && i < pairs->n; i += 2)
-        rc = read_value(rank, pairs->data[i], pairs->data[i + 1]);
+        rc = read_value(rank, prefix, pairs->data[i], pairs->data[i + 1]);
     return rc;
 }
 

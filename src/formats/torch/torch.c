@@ -581,6 +581,7 @@ struct walk {
     RFS_VEC(struct rfs_strided) strided;
     struct rfs_torch_shown shown;
     unsigned char *met; /* marks of nodes that were keys */
+    const char *prefix; /* beginning of the keys that count; NULL: all do */
     size_t left_out;
 };
 
@@ -627,17 +628,50 @@ static int fail_entry(const struct rfs_node *node, const char *file, const char 
     return rfs_torch_no_entry(file, entry, &dicts, err);
 }
 
-/* Follows "a.b" from the root; a name with dots in it is found if it is there as a whole. */
+const char *rfs_torch_key_behind(const struct rfs_node *key, const char *prefix, size_t *n)
+{
+    const size_t skipped = prefix ? strlen(prefix) + 1 : 0;
+
+    if (key->kind != RFS_NODE_TEXT || key->of.text.n <= skipped)
+        return NULL;
+    const char *text = key->of.text.data;
+    *n = key->of.text.n - skipped;
+    return !prefix || (memcmp(text, prefix, skipped - 1) == 0 && text[skipped - 1] == '.')
+               ? text + skipped
+               : NULL;
+}
+
+/* Says whether a dict has a key that begins with PREFIX and a dot. */
+static bool has_behind(const struct rfs_node *node, const char *prefix)
+{
+    const struct rfs_items *pairs = rfs_pickle_pairs(node);
+    size_t n;
+
+    for (uint32_t i = 0; pairs && i < pairs->n; i += 2)
+        if (rfs_torch_key_behind(pairs->data[i], prefix, &n))
+            return true;
+    return false;
+}
+
+/*
+ * Follows "a.b" from the root; a name with dots in it is found if it is there as a whole. What is
+ * no dict may be the beginning of keys.
+ */
 int rfs_torch_find_dict(const struct rfs_torch *torch, const char *file, const char *entry,
-                        const struct rfs_node **out, struct rfs_error *err)
+                        const struct rfs_node **out, const char **prefix, struct rfs_error *err)
 {
     const struct rfs_node *node = torch->pickle.root;
     const char *rest = entry;
 
+    *prefix = NULL;
     while (rest && *rest) {
         const struct rfs_node *next = member(node, rest, strlen(rest));
         const size_t n = next ? strlen(rest) : strcspn(rest, ".");
         next = next ? next : member(node, rest, n);
+        if (!next && has_behind(node, rest)) {
+            *prefix = rest;
+            break;
+        }
         if (!next)
             return fail_entry(node, file, entry, err);
         node = next;
@@ -697,17 +731,19 @@ static int take_pair(struct walk *walk, const struct rfs_node *key, const struct
 {
     struct rfs_torch_tensor tensor;
     char name[256];
+    size_t n;
+    const char *text = rfs_torch_key_behind(key, walk->prefix, &n);
 
-    if (key->kind != RFS_NODE_TEXT || key->of.text.n == 0) {
-        walk->left_out++;
+    if (!text) {
+        walk->left_out += !walk->prefix;
         return 0;
     }
-    const size_t named = key->of.text.n < sizeof name ? key->of.text.n : sizeof name - 1;
-    memcpy(name, key->of.text.data, named);
+    const size_t named = n < sizeof name ? n : sizeof name - 1;
+    memcpy(name, text, named);
     name[named] = '\0';
     if (mark(walk->met, key))
         return fail_twice(walk, name);
-    if (!rfs_text_is_utf8(key->of.text.data, key->of.text.n))
+    if (!rfs_text_is_utf8(text, n))
         return rfs_fail(walk->err, -EINVAL, RFS_OF(walk->file, name), "give it another name",
                         "the name is not UTF-8 text without NULs");
     if (value->kind == RFS_NODE_OPAQUE ||
@@ -722,8 +758,7 @@ static int take_pair(struct walk *walk, const struct rfs_node *key, const struct
         return rc;
     if (rc)
         return rc;
-    return take_tensor(walk, rfs_intern_add(walk->tables->names, key->of.text.data, key->of.text.n),
-                       &tensor);
+    return take_tensor(walk, rfs_intern_add(walk->tables->names, text, n), &tensor);
 }
 
 static int finish(struct walk *walk, uint64_t size, struct rfs_index **out)
@@ -757,7 +792,7 @@ static int walk_dict(struct walk *walk, const char *entry, uint64_t size, struct
 {
     const struct rfs_node *dict = NULL;
 
-    int rc = rfs_torch_find_dict(walk->torch, walk->file, entry, &dict, walk->err);
+    int rc = rfs_torch_find_dict(walk->torch, walk->file, entry, &dict, &walk->prefix, walk->err);
     const struct rfs_items *pairs = rc == 0 ? rfs_pickle_pairs(dict) : NULL;
     for (uint32_t i = 0; pairs && rc == 0 && i < pairs->n; i += 2)
         rc = take_pair(walk, pairs->data[i], pairs->data[i + 1]);

@@ -129,11 +129,14 @@ enum { RFS_TORCH_ENTRIES_SHOWN = 8, RFS_TORCH_ENTRY_SHOWN = 64 }; /* names, byte
 int rfs_torch_no_entry(const char *file, const char *entry, const struct rfs_text_names *dicts,
                        struct rfs_error *err);
 /*
- * Finds the dict at ENTRY of a file's object. 0 with *out set, or -EINVAL with *err filled: there
+ * Finds the dict at ENTRY of a file's object, or the one whose keys begin with what is left of
+ * ENTRY, *prefix; NULL: all of its keys count. 0 with *out set, or -EINVAL with *err filled: there
  * is none.
  */
 int rfs_torch_find_dict(const struct rfs_torch *torch, const char *file, const char *entry,
-                        const struct rfs_node **out, struct rfs_error *err);
+                        const struct rfs_node **out, const char **prefix, struct rfs_error *err);
+/* Returns the text of a key behind PREFIX (or NULL) and a dot; NULL: it has not that beginning. */
+const char *rfs_torch_key_behind(const struct rfs_node *key, const char *prefix, size_t *n);
 /*
  * Lists the tensors of a file, which need not be in one dict: "model.layer.weight". *others is the
  * number of other values. 0, or -errno with *err filled.
