@@ -317,7 +317,6 @@ static int find_scheme(struct rfs_catalog *catalog, const struct rfs_source_spec
                        struct rfs_error *err)
 {
     RFS_FREE char *folder = NULL;
-    RFS_FREE char *path = NULL;
     const enum rfs_dtype to = spec->wide ? RFS_FLOAT32 : RFS_BFLOAT16;
     const bool whole = !catalog->chunks && !catalog->has_parts && catalog->n_ranks == 1;
 
@@ -331,19 +330,9 @@ static int find_scheme(struct rfs_catalog *catalog, const struct rfs_source_spec
         return rfs_fail(err, -ENOTSUP, RFS_IN(catalog->path), "leave dequantize out",
                         "option dequantize is for one whole checkpoint of HuggingFace");
     folder = rfs_store_parent(rfs_files_path(catalog->files, 0));
-    path = spec->options->hf_config ? strdup(spec->options->hf_config)
-           : folder                 ? rfs_path_join(folder, "config.json")
-                                    : NULL;
-    if (!path)
-        return rfs_fail_memory_of(err, catalog->path);
-    if (!spec->options->hf_config && !rfs_store_there(spec->store, path))
-        return rfs_fail(err, -ENOENT, RFS_IN(catalog->path), "hf_config=config.json",
-                        "option dequantize needs the model's config.json, and the source has none");
-    const int rc = rfs_quant_scheme_open(spec->store, path, to, &catalog->scheme, err);
-    if (rc == 0 && !catalog->scheme)
-        return rfs_fail(err, -EINVAL, RFS_IN(path), "leave dequantize out",
-                        "has no quantization_config, so no weight is quantized");
-    return rc;
+    return folder ? rfs_quant_scheme_find(spec->store, folder, spec->options->hf_config, to,
+                                          &catalog->scheme, err)
+                  : rfs_fail_memory_of(err, catalog->path);
 }
 
 RFS_CLEANUP_OF(free_catalog, struct rfs_catalog *, rfs_catalog_close)
@@ -1040,9 +1029,7 @@ enum rfs_dtype rfs_catalog_plain_dtype(struct rfs_catalog *catalog, uint32_t nam
 
 const char *rfs_catalog_quant_config(const struct rfs_catalog *catalog)
 {
-    const struct rfs_quant_scheme *scheme = catalog->scheme;
-
-    return scheme && scheme->method != RFS_QUANT_BLOCKS ? scheme->path : NULL;
+    return catalog->scheme ? catalog->scheme->config : NULL;
 }
 
 /* ---- contents -------------------------------------------------------------------------------- */

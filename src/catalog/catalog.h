@@ -180,7 +180,7 @@ struct rfs_catalog_counters {
 };
 void rfs_catalog_count(struct rfs_catalog *catalog, struct rfs_catalog_counters *out);
 
-/* Returns the config by which quantized weights are shown as plain tensors; NULL: they are not. */
+/* Returns the model's config.json if quantized weights are shown as plain tensors, or NULL. */
 const char *rfs_catalog_quant_config(const struct rfs_catalog *catalog);
 /*
  * Returns the dtype that a tensor of dtype FROM is shown with if nothing else is asked for:

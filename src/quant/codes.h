@@ -13,7 +13,8 @@ enum rfs_quant_code {
     RFS_QUANT_UINT8,  /* with 128 added */
     RFS_QUANT_UINT4,  /* with 8 added; the low half of a byte is first, as in all of 4 bits */
     RFS_QUANT_E2M1,   /* 4 bits: 0 0.5 1 1.5 2 3 4 6, and negative ones */
-    RFS_QUANT_E2M1_2, /* twice that */
+    RFS_QUANT_E2M1_0, /* the same, but that the negative zero is a positive one */
+    RFS_QUANT_E2M1_2, /* twice E2M1 */
 };
 
 /* The kinds of scales. */
@@ -24,7 +25,8 @@ enum rfs_quant_scale {
     RFS_QUANT_S_E8M0,     /* an exponent of 2, plus 127; 255 is a NaN */
     RFS_QUANT_S_EXPONENT, /* an exponent of 2, plus 127; 255 is infinite */
     RFS_QUANT_S_HALF,     /* an exponent of 2, plus 128 */
-    RFS_QUANT_S_E4M3,     /* Float8E4M3FN, to be divided by the tensor's divisor */
+    RFS_QUANT_S_E4M3,     /* Float8E4M3FN, to be divided by the scale of the whole weight */
+    RFS_QUANT_S_E4M3_BY,  /* Float8E4M3FN, to be multiplied by it */
 };
 
 /* The kinds of zero points. */
@@ -44,7 +46,7 @@ struct rfs_quant {
     uint64_t scales;    /* where the scales begin in their file */
     uint64_t zeros;     /* where the zero points do */
     uint32_t scale_file, zero_file;
-    float divisor;
+    float whole;   /* the scale of the whole weight, for S_E4M3 and S_E4M3_BY */
     uint8_t block; /* enum rfs_dtype of blocks that have the scales in them; 0: they are apart */
     uint8_t code;  /* enum rfs_quant_code */
     uint8_t scale; /* enum rfs_quant_scale */

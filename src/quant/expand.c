@@ -102,6 +102,10 @@ static void decode(const struct rfs_quant *quant, const unsigned char *codes, ui
         for (size_t i = 0; i < n; i++)
             values[i] = e2m1[nibble(codes, at + i)];
         break;
+    case RFS_QUANT_E2M1_0:
+        for (size_t i = 0; i < n; i++) /* -0 + 0 is 0 */
+            values[i] = e2m1[nibble(codes, at + i)] + 0.0F;
+        break;
     case RFS_QUANT_E2M1_2:
         for (size_t i = 0; i < n; i++)
             values[i] = 2 * e2m1[nibble(codes, at + i)];
@@ -246,7 +250,9 @@ float rfs_quant_scale_value(const struct rfs_quant *quant, const unsigned char *
     case RFS_QUANT_S_HALF:
         return power(*at, 128);
     case RFS_QUANT_S_E4M3:
-        return e4m3(*at) / quant->divisor;
+        return e4m3(*at) / quant->whole;
+    case RFS_QUANT_S_E4M3_BY:
+        return e4m3(*at) * quant->whole;
     }
     return 0;
 }

@@ -77,6 +77,8 @@ RFS_INLINE __m256i words_of(enum rfs_quant_code code, __m128i bytes)
                       (char)0xc0, (char)0xbf, 0, 0x3f, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40);
     if (code == RFS_QUANT_E2M1)
         return by_table(bytes, e2m1_low, e2m1_high);
+    if (code == RFS_QUANT_E2M1_0)
+        return by_table(bytes, e2m1_low, _mm_insert_epi8(e2m1_high, 0, 8));
     if (code == RFS_QUANT_E2M1_2)
         return by_table(bytes, twice_low, twice_high);
     if (code == RFS_QUANT_UINT4)
@@ -178,6 +180,7 @@ EXPAND(expand_uint8, RFS_QUANT_UINT8, false)
 EXPAND(expand_uint4, RFS_QUANT_UINT4, true)
 EXPAND(expand_uint4_zero, RFS_QUANT_UINT4, false)
 EXPAND(expand_e2m1, RFS_QUANT_E2M1, true)
+EXPAND(expand_e2m1_0, RFS_QUANT_E2M1_0, true)
 EXPAND(expand_e2m1_2, RFS_QUANT_E2M1_2, true)
 
 typedef size_t expand_fn(const struct rfs_quant *, unsigned char *, const unsigned char *, size_t,
@@ -188,9 +191,10 @@ size_t rfs_quant_expand_x86(const struct rfs_quant *quant, unsigned char *dst,
                             float zero)
 {
     static expand_fn *const fns[] = {
-        [RFS_QUANT_E4M3] = expand_e4m3,   [RFS_QUANT_INT8] = expand_int8,
-        [RFS_QUANT_UINT8] = expand_uint8, [RFS_QUANT_UINT4] = expand_uint4,
-        [RFS_QUANT_E2M1] = expand_e2m1,   [RFS_QUANT_E2M1_2] = expand_e2m1_2};
+        [RFS_QUANT_E4M3] = expand_e4m3,    [RFS_QUANT_INT8] = expand_int8,
+        [RFS_QUANT_UINT8] = expand_uint8,  [RFS_QUANT_UINT4] = expand_uint4,
+        [RFS_QUANT_E2M1] = expand_e2m1,    [RFS_QUANT_E2M1_0] = expand_e2m1_0,
+        [RFS_QUANT_E2M1_2] = expand_e2m1_2};
     const bool halves = rfs_quant_code_bits(quant) == 4;
     const bool shifted = quant->code == RFS_QUANT_UINT4 && zero != 0;
     expand_fn *const fn = shifted ? expand_uint4_zero : fns[quant->code];
@@ -218,8 +222,10 @@ RFS_INLINE void entries_of(enum rfs_quant_code code, __m256 *a, __m256 *b)
         *a = _mm256_sub_ps(counts, _mm256_set1_ps(8));
         *b = counts;
     } else {
-        *a = code == RFS_QUANT_E2M1 ? e2m1 : _mm256_add_ps(e2m1, e2m1);
+        *a = code == RFS_QUANT_E2M1_2 ? _mm256_add_ps(e2m1, e2m1) : e2m1;
         *b = _mm256_xor_ps(*a, _mm256_set1_ps(-0.0F));
+        if (code == RFS_QUANT_E2M1_0)
+            *b = _mm256_add_ps(*b, _mm256_setzero_ps()); /* -0 + 0 is 0 */
     }
 }
 
@@ -347,6 +353,8 @@ RFS_AVX2 static size_t table_of(const struct rfs_quant *quant, unsigned char *ds
         return by_tables(RFS_QUANT_UINT4, quant, dst, row, from);
     case RFS_QUANT_E2M1:
         return by_tables(RFS_QUANT_E2M1, quant, dst, row, from);
+    case RFS_QUANT_E2M1_0:
+        return by_tables(RFS_QUANT_E2M1_0, quant, dst, row, from);
     case RFS_QUANT_E2M1_2:
         return by_tables(RFS_QUANT_E2M1_2, quant, dst, row, from);
     default:

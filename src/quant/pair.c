@@ -6,7 +6,10 @@
  *
  *                   weight                        scales              beside them
  *     fp8           X.weight   F8_E4M3 [M, N]     X.weight_scale_inv  X.activation_scale,
- *                   or I8 [M, N/2]                or X.scale          X.input_scale
+ *                   or I8 [M, N/2]                or X.weight_scale   X.input_scale
+ *                                                 or X.scale
+ *     modelopt      X.weight   F8_E4M3 [M, N]     X.weight_scale      X.input_scale
+ *                   X.weight   U8 [M, N/2]        X.weight_scale      X.weight_scale_2
  *     compressed-   X.weight   F8_E4M3, I8 [M, N] X.weight_scale      X.weight_zero_point,
  *     tensors                                                         X.input_scale
  *                   X.weight_packed I32           X.weight_scale      X.weight_zero_point,
@@ -56,6 +59,9 @@ static const struct part parts[] = {
     {".weight_zero_point", ".weight", false, false},
     {".weight_shape", ".weight", false, false},
     {".weight_g_idx", ".weight", false, false},
+    {"_weight_scale", "", false, false},
+    {"_weight_scale_2", "", false, false},
+    {".pre_quant_scale", ".weight", false, false},
     {".qweight", ".weight", false, false},
     {".qzeros", ".weight", false, false},
     {".g_idx", ".weight", false, false},
@@ -289,71 +295,6 @@ static int add_weight(struct pairing *p, struct weight *weight)
     return shown ? add_shaped(p, weight, shown, strlen(shown), 2, dims) : rfs_fail_memory(p->err);
 }
 
-/* ---- fp8 ------------------------------------------------------------------------------------- */
-
-/* Adds codes of 4 bits in bytes, with one exponent for 32: experts of DeepSeek-V4. */
-static int add_fp4(struct pairing *p, struct weight *weight)
-{
-    const struct rfs_type *type = type_of(p, weight->codes);
-    const struct rfs_type *scales = type_of(p, weight->scales);
-    uint64_t cols;
-
-    if (scales->dtype != RFS_FLOAT8_E8M0)
-        return fail_type(p, weight->scales);
-    if (!rfs_mul_u64(type->dims[1], 2, &cols) || cols % MX_GROUP != 0 ||
-        !has_shape(scales, type->dims[0], cols / MX_GROUP))
-        return fail_shape(p, weight->scales, weight->codes);
-    weight->quant.code = RFS_QUANT_E2M1;
-    weight->quant.scale = RFS_QUANT_S_E8M0;
-    weight->quant.block_rows = 1;
-    weight->quant.block_cols = MX_GROUP;
-    weight->quant.grid_cols = cols / MX_GROUP;
-    set_size(weight, type->dims[0], cols, type->dims[1]);
-    return add_weight(p, weight);
-}
-
-static int pair_fp8(struct pairing *p, const struct rfs_entry *entry)
-{
-    const struct rfs_quant_scheme *scheme = p->source->scheme;
-    const char *name = name_of(p, entry);
-    const struct rfs_type *type = type_of(p, entry);
-    const size_t tail = stem_of(name, ".weight");
-    struct weight weight = begin_weight(p, entry, tail + 1);
-
-    if (tail == 0 || rfs_dtype_is_float_target((enum rfs_dtype)type->dtype))
-        return 0;
-    if (type->dtype != RFS_FLOAT8_E4M3FN && type->dtype != RFS_INT8)
-        return fail_type(p, entry);
-    weight.scales = beside(p, name, weight.stem, "weight_scale_inv");
-    if (!weight.scales || type->dtype == RFS_INT8)
-        weight.scales = beside(p, name, weight.stem, "scale") ?: weight.scales;
-    if (!weight.scales)
-        return fail_missing(p, entry, weight.stem, "weight_scale_inv");
-    if (type->ndim != 2)
-        return fail_type(p, entry);
-    if (type->dtype == RFS_INT8)
-        return add_fp4(p, &weight);
-    const struct rfs_type *scales = type_of(p, weight.scales);
-    if (scales->dtype == RFS_FLOAT8_E8M0)
-        weight.quant.scale = RFS_QUANT_S_E8M0;
-    else if (scales->dtype == RFS_UINT8)
-        weight.quant.scale = RFS_QUANT_S_EXPONENT;
-    else if (!set_scale(p, &weight))
-        return fail_type(p, weight.scales);
-    weight.quant.code = RFS_QUANT_E4M3;
-    weight.quant.block_rows = scheme->block_rows ?: rfs_max_u64(type->dims[0], 1);
-    weight.quant.block_cols = scheme->block_cols ?: rfs_max_u64(type->dims[1], 1);
-    weight.quant.grid_cols = rfs_ceil_u64(type->dims[1], weight.quant.block_cols);
-    set_size(&weight, type->dims[0], type->dims[1], type->dims[1]);
-    if (scheme->block_rows ? !has_shape(scales, rfs_ceil_u64(type->dims[0], scheme->block_rows),
-                                        weight.quant.grid_cols)
-                           : !is_scalar(scales))
-        return fail_shape(p, weight.scales, entry);
-    return add_weight(p, &weight);
-}
-
-/* ---- compressed-tensors ---------------------------------------------------------------------- */
-
 /* Returns what was read of an entry, or NULL. */
 static const unsigned char *value_of(const struct pairing *p, const struct rfs_entry *entry)
 {
@@ -400,6 +341,139 @@ static bool set_blocks(const struct pairing *p, const struct rfs_quant_group *gr
     return (group->strategy == RFS_QUANT_BY_BLOCK || cols % quant->block_cols == 0) &&
            has_shape(scales, rfs_ceil_u64(rows, quant->block_rows), quant->grid_cols);
 }
+
+/* Leaves out a scale of the cache of keys and values. */
+static void skip_of_cache(const struct pairing *p, const struct rfs_entry *entry)
+{
+    const char *name = name_of(p, entry);
+
+    if (stem_of(name, ".k_scale") || stem_of(name, ".v_scale") || stem_of(name, ".q_scale"))
+        fate_of(p, entry)->gone = true;
+}
+
+/* ---- two codes in each byte ------------------------------------------------------------------ */
+
+/* Adds codes of 4 bits, two in each byte, with a scale for each GROUP of a row. */
+static int add_pairs(struct pairing *p, struct weight *weight, uint64_t group)
+{
+    const struct rfs_type *type = type_of(p, weight->codes);
+    uint64_t cols;
+
+    if (type->ndim != 2)
+        return fail_type(p, weight->codes);
+    if (!rfs_mul_u64(type->dims[1], 2, &cols) || cols % group != 0 ||
+        !has_shape(type_of(p, weight->scales), type->dims[0], cols / group))
+        return fail_shape(p, weight->scales, weight->codes);
+    weight->quant.block_rows = 1;
+    weight->quant.block_cols = group;
+    weight->quant.grid_cols = cols / group;
+    set_size(weight, type->dims[0], cols, type->dims[1]);
+    return add_weight(p, weight);
+}
+
+/* Adds such codes whose scales need that of the whole weight, too: WHOLE, or NULL, named TAIL. */
+static int add_nvfp4(struct pairing *p, struct weight *weight, const struct rfs_entry *whole,
+                     const char *tail)
+{
+    const unsigned char *value = whole ? value_of(p, whole) : NULL;
+
+    if (!whole)
+        return fail_missing(p, weight->codes, weight->stem, tail);
+    if (!value)
+        return fail_shape(p, whole, weight->codes);
+    memcpy(&weight->quant.whole, value, sizeof weight->quant.whole);
+    const int rc = add_pairs(p, weight, NV_GROUP);
+    if (rc == 0)
+        fate_of(p, whole)->gone = true;
+    return rc;
+}
+
+/* ---- fp8 and modelopt ------------------------------------------------------------------------ */
+
+/* Adds FP4 with an exponent for 32 codes: experts of DeepSeek-V4. */
+static int add_fp4(struct pairing *p, struct weight *weight)
+{
+    if (type_of(p, weight->scales)->dtype != RFS_FLOAT8_E8M0)
+        return fail_type(p, weight->scales);
+    weight->quant.code = RFS_QUANT_E2M1;
+    weight->quant.scale = RFS_QUANT_S_E8M0;
+    return add_pairs(p, weight, MX_GROUP);
+}
+
+/* Adds FP4 of ModelOpt. */
+static int add_modelopt(struct pairing *p, struct weight *weight)
+{
+    const char *name = name_of(p, weight->codes);
+
+    weight->scales = beside(p, name, weight->stem, "weight_scale");
+    if (!weight->scales)
+        return fail_missing(p, weight->codes, weight->stem, "weight_scale");
+    if (type_of(p, weight->scales)->dtype != RFS_FLOAT8_E4M3FN)
+        return fail_type(p, weight->scales);
+    weight->quant.code = RFS_QUANT_E2M1_0;
+    weight->quant.scale = RFS_QUANT_S_E4M3_BY;
+    return add_nvfp4(p, weight, beside(p, name, weight->stem, "weight_scale_2"), "weight_scale_2");
+}
+
+/* Adds codes of 8 bits: in the config's blocks; without any, with a scale for all or each row. */
+static int add_fp8(struct pairing *p, struct weight *weight)
+{
+    const struct rfs_quant_scheme *scheme = p->source->scheme;
+    const struct rfs_type *type = type_of(p, weight->codes);
+    const struct rfs_type *scales = type_of(p, weight->scales);
+    const struct rfs_quant_group group = {
+        .strategy = scheme->block_rows  ? RFS_QUANT_BY_BLOCK
+                    : is_scalar(scales) ? RFS_QUANT_BY_TENSOR
+                                        : RFS_QUANT_BY_CHANNEL,
+        .block_rows = scheme->block_rows,
+        .block_cols = scheme->block_cols,
+    };
+
+    if (scales->dtype == RFS_FLOAT8_E8M0)
+        weight->quant.scale = RFS_QUANT_S_E8M0;
+    else if (scales->dtype == RFS_UINT8)
+        weight->quant.scale = RFS_QUANT_S_EXPONENT;
+    else if (!set_scale(p, weight))
+        return fail_type(p, weight->scales);
+    weight->quant.code = RFS_QUANT_E4M3;
+    set_size(weight, type->dims[0], type->dims[1], type->dims[1]);
+    return set_blocks(p, &group, weight) ? add_weight(p, weight)
+                                         : fail_shape(p, weight->scales, weight->codes);
+}
+
+static int pair_fp8(struct pairing *p, const struct rfs_entry *entry)
+{
+    const char *name = name_of(p, entry);
+    const struct rfs_type *type = type_of(p, entry);
+    const size_t tail = stem_of(name, ".weight");
+    struct weight weight = begin_weight(p, entry, tail + 1);
+
+    if (tail == 0 || rfs_dtype_is_float_target((enum rfs_dtype)type->dtype))
+        return 0;
+    if (type->dtype == RFS_UINT8 && beside(p, name, weight.stem, "weight_scale_2"))
+        return add_modelopt(p, &weight);
+    if (type->dtype != RFS_FLOAT8_E4M3FN && type->dtype != RFS_INT8)
+        return fail_type(p, entry);
+    weight.scales = beside(p, name, weight.stem, "weight_scale_inv")
+                        ?: beside(p, name, weight.stem, "weight_scale");
+    if (!weight.scales || type->dtype == RFS_INT8)
+        weight.scales = beside(p, name, weight.stem, "scale") ?: weight.scales;
+    if (!weight.scales)
+        return fail_missing(p, entry, weight.stem,
+                            p->source->scheme->method == RFS_QUANT_MODELOPT ? "weight_scale"
+                                                                            : "weight_scale_inv");
+    if (type->ndim != 2)
+        return fail_type(p, entry);
+    return type->dtype == RFS_INT8 ? add_fp4(p, &weight) : add_fp8(p, &weight);
+}
+
+static int pair_modelopt(struct pairing *p, const struct rfs_entry *entry)
+{
+    skip_of_cache(p, entry);
+    return pair_fp8(p, entry);
+}
+
+/* ---- compressed-tensors ---------------------------------------------------------------------- */
 
 /*
  * Says whether the zero points of a weight fit its blocks, and sets their kind. A weight without
@@ -600,38 +674,25 @@ static bool has_group(const struct pairing *p, uint64_t size)
 /* Adds two codes of 4 bits in each byte, of mxfp4-pack-quantized or nvfp4-pack-quantized. */
 static int add_halves(struct pairing *p, struct weight *weight)
 {
-    const char *name = name_of(p, weight->codes);
-    const struct rfs_type *type = type_of(p, weight->codes);
-    const struct rfs_type *scales = type_of(p, weight->scales);
-    const struct rfs_entry *global = beside(p, name, weight->stem, "weight_global_scale");
-    const bool nv = scales->dtype == RFS_FLOAT8_E4M3FN;
+    const struct rfs_entry *global =
+        beside(p, name_of(p, weight->codes), weight->stem, "weight_global_scale");
+    const bool nv = type_of(p, weight->scales)->dtype == RFS_FLOAT8_E4M3FN;
     const uint64_t group = nv ? NV_GROUP : MX_GROUP;
-    const unsigned char *divisor = global ? value_of(p, global) : NULL;
-    uint64_t cols;
 
-    if (type->ndim != 2 || (!nv && scales->dtype != RFS_UINT8))
-        return fail_type(p, nv ? weight->codes : weight->scales);
-    if (nv && !global)
-        return fail_missing(p, weight->codes, weight->stem, "weight_global_scale");
-    if (nv ? !divisor : global != NULL)
-        return fail_shape(p, global, weight->codes);
     if (weight->zeros)
         return fail_shape(p, weight->zeros, weight->codes);
-    if (!rfs_mul_u64(type->dims[1], 2, &cols) || cols % group != 0 || !has_group(p, group) ||
-        !has_shape(scales, type->dims[0], cols / group))
+    if (!has_group(p, group))
         return fail_shape(p, weight->scales, weight->codes);
-    if (nv) {
-        memcpy(&weight->quant.divisor, divisor, sizeof weight->quant.divisor);
-        fate_of(p, global)->gone = true;
-    }
     weight->quant.code = RFS_QUANT_E2M1;
-    weight->quant.scale = nv ? RFS_QUANT_S_E4M3 : RFS_QUANT_S_EXPONENT;
     weight->quant.round = RFS_BFLOAT16;
-    weight->quant.block_rows = 1;
-    weight->quant.block_cols = group;
-    weight->quant.grid_cols = cols / group;
-    set_size(weight, type->dims[0], cols, type->dims[1]);
-    return add_weight(p, weight);
+    if (nv) {
+        weight->quant.scale = RFS_QUANT_S_E4M3;
+        return add_nvfp4(p, weight, global, "weight_global_scale");
+    }
+    weight->quant.scale = RFS_QUANT_S_EXPONENT;
+    if (type_of(p, weight->scales)->dtype != RFS_UINT8)
+        return fail_type(p, weight->scales);
+    return global ? fail_shape(p, global, weight->codes) : add_pairs(p, weight, group);
 }
 
 /* Finds the scales of a weight of compressed-tensors, and refuses forms that are not read. */
@@ -658,8 +719,7 @@ static int pair_compressed(struct pairing *p, const struct rfs_entry *entry)
     const size_t plain = stem_of(name, ".weight");
     struct weight weight = begin_weight(p, entry, (packed ? packed : plain) + 1);
 
-    if (stem_of(name, ".k_scale") || stem_of(name, ".v_scale") || stem_of(name, ".q_scale"))
-        fate_of(p, entry)->gone = true; /* of the cache of keys and values */
+    skip_of_cache(p, entry);
     if (!packed && (!plain || rfs_dtype_is_float_target((enum rfs_dtype)type->dtype)))
         return 0;
     if (packed && beside(p, name, weight.stem, "weight"))
@@ -751,7 +811,7 @@ static int read_value(void *ctx, size_t i)
     return rc < 0 ? rc : ended;
 }
 
-/* Reads the shapes and divisors of weights of compressed-tensors. */
+/* Reads the shapes of weights in words, and the scales of whole weights. */
 static int read_values(struct pairing *p)
 {
     const struct rfs_index *index = p->index;
@@ -762,9 +822,10 @@ static int read_values(struct pairing *p)
         const bool shape = stem_of(name_of(p, entry), ".weight_shape") && type->ndim == 1 &&
                            type->dims[0] == 2 &&
                            (type->dtype == RFS_INT64 || type->dtype == RFS_INT32);
-        const bool divisor = stem_of(name_of(p, entry), ".weight_global_scale") &&
-                             type->dtype == RFS_FLOAT32 && is_scalar(type);
-        if ((shape || divisor) && !RFS_PUSH(&p->values, ((struct value){.entry = (uint32_t)i})))
+        const bool whole = (stem_of(name_of(p, entry), ".weight_global_scale") ||
+                            stem_of(name_of(p, entry), ".weight_scale_2")) &&
+                           type->dtype == RFS_FLOAT32 && is_scalar(type);
+        if ((shape || whole) && !RFS_PUSH(&p->values, ((struct value){.entry = (uint32_t)i})))
             return rfs_fail_memory(p->err);
     }
     const int rc = rfs_pool_for(p->source->pool, p->values.n, read_value, p);
@@ -935,6 +996,7 @@ int rfs_quant_pair(const struct rfs_quant_source *source, const struct rfs_index
 {
     static int (*const pair[])(struct pairing *, const struct rfs_entry *) = {
         [RFS_QUANT_FP8] = pair_fp8,
+        [RFS_QUANT_MODELOPT] = pair_modelopt,
         [RFS_QUANT_COMPRESSED] = pair_compressed,
         [RFS_QUANT_MXFP4] = pair_mxfp4,
         [RFS_QUANT_BLOCKS] = pair_blocks};
@@ -947,7 +1009,7 @@ int rfs_quant_pair(const struct rfs_quant_source *source, const struct rfs_index
         return rfs_fail_memory(err);
     for (size_t i = 0; i < index->n; i++)
         p.fates[i].quant = RFS_NO_ID;
-    if (source->scheme->method == RFS_QUANT_COMPRESSED)
+    if (source->scheme->method != RFS_QUANT_BLOCKS)
         rc = read_values(&p);
     for (size_t i = 0; rc == 0 && i < index->n; i++)
         rc = pair[source->scheme->method](&p, &index->entries[i]);

@@ -3,7 +3,9 @@
 
 #include "base/cleanup.h"
 #include "base/json_tree.h"
+#include "base/path.h"
 #include "base/store.h"
+#include "base/text.h"
 
 #define MOST_BYTES ((size_t)16 << 20)
 #define TREE_BYTES ((size_t)64 << 20)
@@ -21,6 +23,7 @@ void rfs_quant_scheme_free(struct rfs_quant_scheme *scheme)
     for (size_t i = 0; i < scheme->n_groups; i++)
         rfs_quant_targets_free(&scheme->groups[i].targets);
     free(scheme->path);
+    free(scheme->config);
     free(scheme);
 }
 
@@ -46,10 +49,31 @@ static const char *text_of(const cJSON *object, const char *name)
     return cJSON_IsString(value) ? value->valuestring : NULL;
 }
 
+/* Programs that dequantize what is not read here, by the word for it. */
+static const struct {
+    const char *word, *remedy;
+} elsewhere[] = {
+    {"gptq", "without dequantize; GPTQModel dequantizes it"},
+    {"awq", "without dequantize; AutoAWQConverter of compressed-tensors makes it one that is read"},
+    {"bitsandbytes", "without dequantize; dequantize() of a model of transformers can"},
+    {"higgs", "without dequantize; dequantize() of a model of transformers can"},
+    {"hqq", "without dequantize; HQQLinear.dequantize() of hqq can"},
+    {"torchao", "without dequantize; torchao can"},
+    {"quark", "without dequantize; amd-quark can"},
+    {"quant_algo", "without dequantize; nvidia-modelopt can"},
+    {"format", "without dequantize; compressed-tensors can"},
+    {"strategy", "without dequantize; compressed-tensors can"},
+};
+
 /* Refuses a kind of quantization that is not read. */
 static int refuse(const struct reading *reading, const char *key, const char *word)
 {
-    return rfs_fail(reading->err, -ENOTSUP, RFS_IN(reading->scheme->path), NOT_READ,
+    const char *remedy = NOT_READ;
+
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (strcmp(elsewhere[i].word, word) == 0 || strcmp(elsewhere[i].word, key) == 0)
+            remedy = elsewhere[i].remedy;
+    return rfs_fail(reading->err, -ENOTSUP, RFS_IN(reading->scheme->path), remedy,
                     "option dequantize: %s '%.100s' is not read", key, word);
 }
 
@@ -94,6 +118,40 @@ static int read_fp8(const struct reading *reading, const cJSON *config)
     return block ? take_block(reading, "weight_block_size", block, &reading->scheme->block_rows,
                               &reading->scheme->block_cols)
                  : 0;
+}
+
+/* ---- modelopt -------------------------------------------------------------------------------- */
+
+/* Checks a quant_algo. Tensors tell apart those that are read. */
+static int check_algo(const struct reading *reading, const cJSON *object)
+{
+    static const char *const known[] = {"FP8", "FP8_PER_CHANNEL_PER_TOKEN", "NVFP4", "W4A16_NVFP4"};
+    const char *algo = text_of(object, "quant_algo");
+
+    for (size_t i = 0; algo && i < sizeof known / sizeof *known; i++)
+        if (strcmp(algo, known[i]) == 0)
+            return 0;
+    return refuse(reading, "quant_algo", algo ?: "");
+}
+
+static int read_modelopt(const struct reading *reading, const cJSON *config)
+{
+    const cJSON *layers = member(config, "quantized_layers");
+    const char *algo = text_of(config, "quant_algo");
+    const cJSON *layer;
+    int rc = 0;
+
+    if (!algo || strcmp(algo, "MIXED_PRECISION") != 0)
+        return check_algo(reading, config);
+    if (!cJSON_IsObject(layers))
+        return damaged(reading, "quantized_layers", "is no object");
+    cJSON_ArrayForEach(layer, layers)
+    {
+        rc = check_algo(reading, layer);
+        if (rc)
+            break;
+    }
+    return rc;
 }
 
 /* ---- compressed-tensors ---------------------------------------------------------------------- */
@@ -223,36 +281,49 @@ static int read_compressed(const struct reading *reading, const cJSON *config)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Returns the object that says how weights are quantized, or NULL. */
-static const cJSON *find(const cJSON *config)
+/*
+ * Returns the object that says how weights are quantized, or NULL. *method is the program, where
+ * the file says it without a quant_method.
+ */
+static const cJSON *find(const cJSON *config, const char **method)
 {
-    return member(config, "quantization_config")
-               ?: member(member(config, "text_config"), "quantization_config")
-               ?: member(config, "compression_config");
+    const cJSON *found = member(config, "quantization_config")
+                             ?: member(member(config, "text_config"), "quantization_config")
+                             ?: member(config, "compression_config");
+    const cJSON *of_modelopt = member(config, "quantization"); /* of hf_quant_config.json */
+
+    *method = NULL;
+    if (found || !text_of(of_modelopt, "quant_algo"))
+        return found;
+    *method = "modelopt";
+    return of_modelopt;
 }
 
-static int read_method(struct reading *reading, const cJSON *config)
+static int read_method(struct reading *reading, const cJSON *config, const char *otherwise)
 {
-    const char *method = text_of(config, "quant_method");
+    static const struct {
+        const char *word;
+        enum rfs_quant_method method;
+        int (*read)(const struct reading *reading, const cJSON *config);
+    } known[] = {
+        {"fp8", RFS_QUANT_FP8, read_fp8},
+        {"modelopt", RFS_QUANT_MODELOPT, read_modelopt},
+        {"compressed-tensors", RFS_QUANT_COMPRESSED, read_compressed},
+        {"mxfp4", RFS_QUANT_MXFP4, NULL},
+    };
 
     if (!cJSON_IsObject(config))
         return damaged(reading, "quant_method", "is in no object");
+    const char *method = text_of(config, "quant_method") ?: otherwise;
     if (!method && member(config, "config_groups"))
         method = "compressed-tensors";
     if (!method)
         return damaged(reading, "quant_method", "is missing");
-    if (strcmp(method, "fp8") == 0) {
-        reading->scheme->method = RFS_QUANT_FP8;
-        return read_fp8(reading, config);
-    }
-    if (strcmp(method, "compressed-tensors") == 0) {
-        reading->scheme->method = RFS_QUANT_COMPRESSED;
-        return read_compressed(reading, config);
-    }
-    if (strcmp(method, "mxfp4") == 0) {
-        reading->scheme->method = RFS_QUANT_MXFP4;
-        return 0;
-    }
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(method, known[i].word) == 0) {
+            reading->scheme->method = known[i].method;
+            return known[i].read ? known[i].read(reading, config) : 0;
+        }
     return refuse(reading, "quant_method", method);
 }
 
@@ -275,36 +346,65 @@ struct rfs_quant_scheme *rfs_quant_scheme_blocks(const char *path, enum rfs_dtyp
     return scheme;
 }
 
-/* Reads a text of N bytes; PATH is for messages. */
+/* Reads a text of N bytes; PATH is for messages. *out is NULL if it says nothing of weights. */
 static int read_text(const char *path, const char *text, size_t n, enum rfs_dtype to,
                      struct rfs_quant_scheme **out, struct rfs_error *err)
 {
     RFS_CLEANUP(free_tree) cJSON *tree = NULL;
+    const char *method;
 
-    *out = NULL;
     int rc = rfs_json_tree_parse(path, text, n, TREE_BYTES, REMEDY, &tree, err);
     if (rc)
         return rc;
-    const cJSON *config = find(tree);
+    const cJSON *config = find(tree, &method);
     if (!config)
         return 0;
     RFS_CLEANUP(free_scheme) struct rfs_quant_scheme *scheme = scheme_new(path, to);
     if (!scheme)
         return rfs_fail_memory(err);
     struct reading reading = {scheme, err};
-    rc = read_method(&reading, config);
+    rc = read_method(&reading, config, method);
     if (rc == 0)
         *out = RFS_STEAL(scheme);
     return rc;
 }
 
-int rfs_quant_scheme_open(struct rfs_store *store, const char *path, enum rfs_dtype to,
-                          struct rfs_quant_scheme **out, struct rfs_error *err)
+static int read_file(struct rfs_store *store, const char *path, enum rfs_dtype to,
+                     struct rfs_quant_scheme **out, struct rfs_error *err)
 {
     RFS_FREE char *text = NULL;
     size_t n;
 
-    *out = NULL;
     return rfs_store_read_whole(store, path, MOST_BYTES, &text, &n, err)
                ?: read_text(path, text, n, to, out, err);
+}
+
+int rfs_quant_scheme_find(struct rfs_store *store, const char *folder, const char *given,
+                          enum rfs_dtype to, struct rfs_quant_scheme **out, struct rfs_error *err)
+{
+    RFS_FREE char *config = given ? strdup(given) : rfs_path_join(folder, "config.json");
+    RFS_FREE char *beside = rfs_path_join(folder, "hf_quant_config.json");
+    int rc = 0;
+
+    *out = NULL;
+    if (!config || !beside)
+        return rfs_fail_memory_of(err, folder);
+    const bool there = given || rfs_store_there(store, config);
+    if (there)
+        rc = read_file(store, config, to, out, err);
+    const bool other = rc == 0 && !*out && rfs_store_there(store, beside);
+    if (other)
+        rc = read_file(store, beside, to, out, err);
+    if (rc)
+        return rc;
+    if (*out) {
+        (*out)->config = there ? RFS_STEAL(config) : NULL;
+        return 0;
+    }
+    return there || other
+               ? rfs_fail(err, -EINVAL, RFS_IN(there ? config : beside), "leave dequantize out",
+                          "has no quantization_config, so no weight is quantized")
+               : rfs_fail(err, -ENOENT, RFS_IN(folder), "hf_config=config.json",
+                          "option dequantize needs the model's config.json, and the source has "
+                          "none");
 }

@@ -11,6 +11,7 @@ struct rfs_store;
 /* The programs that quantize, as quant_method names them. */
 enum rfs_quant_method {
     RFS_QUANT_FP8,
+    RFS_QUANT_MODELOPT,
     RFS_QUANT_COMPRESSED,
     RFS_QUANT_MXFP4,
     RFS_QUANT_BLOCKS, /* no config, but the dtypes of the tensors */
@@ -36,9 +37,10 @@ struct rfs_quant_group {
 
 #define RFS_QUANT_GROUPS 16
 struct rfs_quant_scheme {
-    char *path; /* the config, or that of BLOCKS, for messages; owned */
+    char *path;   /* the file that says it, or that of BLOCKS, for messages; owned */
+    char *config; /* the model's config.json; owned; NULL: it has none */
     enum rfs_quant_method method;
-    /* fp8: the size of blocks; 0: there is one scale for each tensor */
+    /* fp8: the size of blocks; 0: there is one scale for each tensor, or for each row */
     uint64_t block_rows, block_cols;
     struct rfs_quant_group groups[RFS_QUANT_GROUPS]; /* compressed-tensors */
     size_t n_groups;
@@ -46,11 +48,13 @@ struct rfs_quant_scheme {
 };
 
 /*
- * Reads the config at PATH, a URL by STORE. Weights become TO. 0 with *out owned by the caller;
- * *out is NULL when the config does not say that anything is quantized; or -errno with *err filled.
+ * Reads how the weights of the model in FOLDER are quantized, and makes them TO: from the config
+ * GIVEN, or its config.json; where that does not say it, from its hf_quant_config.json, which
+ * ModelOpt writes. Paths may be URLs by STORE. 0 with *out owned by the caller, or -errno
+ * with *err filled: no file says that anything is quantized, or how is not read.
  */
-int rfs_quant_scheme_open(struct rfs_store *store, const char *path, enum rfs_dtype to,
-                          struct rfs_quant_scheme **out, struct rfs_error *err);
+int rfs_quant_scheme_find(struct rfs_store *store, const char *folder, const char *given,
+                          enum rfs_dtype to, struct rfs_quant_scheme **out, struct rfs_error *err);
 /*
  * Makes the scheme of files whose dtypes say all; PATH is for messages. NULL when out of memory.
  */

@@ -32,7 +32,7 @@ class Folder:
         self.rng, self.kind, self.format = rng, kind, formats.MAKERS[kind](rng)
         self.wild = rng.random() < 0.3
         self.prefix = "" if kind == "v4" and rng.random() < 0.7 else rng.choice(PREFIXES)
-        self.tensors, self.quantized = {}, []
+        self.tensors, self.quantized, self.path = {}, [], None
         for layer in rng.sample(range(12), rng.randint(1, 3)):
             self.add_layer(f"{self.prefix}layers.{layer}.")
         self.add_others()
@@ -87,6 +87,8 @@ class Folder:
         of_program = self.rng.choice([LlamaConfig, Qwen3Config, DeepseekV3Config])
         config = (GptOssConfig if self.kind == "gptoss" else of_program)(num_hidden_layers=2).to_dict()
         said = self.format.config()
+        if said is None:
+            return config
         if self.prefix.startswith("language_model.") or self.rng.random() < 0.15:
             inner = {**config, "quantization_config": said}
             config = {"architectures": ["KimiK25ForConditionalGeneration"], "model_type": "kimi_k25", "text_config": inner}
@@ -103,9 +105,13 @@ class Folder:
             out["text_config"] = {k: v for k, v in out["text_config"].items() if k != KEYS[0]}
         return out
 
-    def write(self, path):
-        write(path, self.tensors, self.files, self.config)
-        self.path = path
+    def write(self, path, tensors=None):
+        """With TENSORS, some of them alone."""
+        tensors = self.tensors if tensors is None else tensors
+        write(path, tensors, {n: self.files[n] for n in tensors}, self.config)
+        for name, text in getattr(self.format, "beside", dict)().items():
+            with open(os.path.join(path, name), "w", encoding="utf-8") as out:
+                out.write(text)
 
     def truth(self, dtype):
         """name -> tensor as the real program shows it; what is not quantized has its own type."""

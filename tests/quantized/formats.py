@@ -5,11 +5,16 @@ A Format has a config as the real class writes it, module(): a weight's tensors 
 numbers(folder, tensors, dtype): name -> tensor as the program shows them. Compressors of compressed-tensors write the
 packed words; everything else is plain codes, so that all of them occur.
 """
+import json
+
 import torch
 from compressed_tensors.compressors.pack_quantized.base import PackedQuantizationCompressor
 from compressed_tensors.entrypoints.convert.converters.ct_dequantizer import CompressedTensorsDequantizer
 from compressed_tensors.entrypoints.convert.converters.fp8block_dequantizer import FP8BlockDequantizer
 from compressed_tensors.quantization import QuantizationArgs, QuantizationConfig, QuantizationScheme
+from modelopt import __version__ as MODELOPT_VERSION
+from modelopt.torch.export.convert_hf_config import convert_hf_quant_config_format
+from modelopt.torch.quantization.qtensor import FP8QTensor, NVFP4QTensor
 from transformers import FineGrainedFP8Config, Mxfp4Config
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
@@ -336,6 +341,73 @@ class GptOss:
         return out
 
 
+class Static(Scalar):
+    """fp8 with one weight_scale for each weight, as AutoFP8 writes it; the product is that of Scalar."""
+    side = ["weight_scale"]
+
+    def module(self, rng, wild):
+        kind = torch.float32 if rng.random() < 0.7 else torch.bfloat16
+        return {"weight": e4m3(rng, (size(rng), size(rng)), wild), "weight_scale": scales(rng, rng.choice([(), (1,)]), kind, wild),
+                "input_scale": torch.tensor(0.25)}
+
+    def config(self):
+        return {"quant_method": "fp8", "activation_scheme": "static", "ignored_layers": ["lm_head"]}
+
+    def numbers(self, folder, tensors, dtype):
+        flat = {n: t.reshape(()) if n.endswith(".weight_scale") else t for n, t in tensors.items()}
+        return by_transformers(flat, "weight_scale", dtype)
+
+
+class ModelOpt:
+    """modelopt: FP8 with one scale or one for each row, and NVFP4, alone or several in one model."""
+    side = ["weight_scale", "weight_scale_2"]
+    ALGOS = ["FP8", "FP8_PER_CHANNEL_PER_TOKEN", "NVFP4"]
+
+    def __init__(self, rng):
+        self.algos = [rng.choice(self.ALGOS)] if rng.random() < 0.7 else self.ALGOS
+        said = {"quant_algo": self.algos[0], "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}
+        if "NVFP4" in self.algos:
+            said["group_size"] = 16
+        if len(self.algos) > 1:
+            layers = {f"layers.{k}": {"quant_algo": a, **({"group_size": 16} if a == "NVFP4" else {})}
+                      for k, a in enumerate(self.algos)}
+            said = {**said, "quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+        self.said = {"producer": {"name": "modelopt", "version": MODELOPT_VERSION}, "quantization": said}
+        self.alone = rng.random() < 0.5
+
+    def config(self):
+        """None: it is in hf_quant_config.json alone, as older versions have it."""
+        return None if self.alone else convert_hf_quant_config_format(self.said)
+
+    def beside(self):
+        return {"hf_quant_config.json": json.dumps(self.said, indent=4)}
+
+    def module(self, rng, wild):
+        algo, m, n = rng.choice(self.algos), size(rng), size(rng)
+        if algo == "NVFP4":
+            n = 16 * rng.randint(1, 12)
+            return {"weight": bytes_of(rng, (m, n // 2)), "weight_scale": e4m3(rng, (m, n // 16), wild),
+                    "weight_scale_2": torch.tensor(rng.uniform(-0.01 * wild, 0.01)), "input_scale": torch.tensor(0.5)}
+        shape = rng.choice([(), (1,)]) if algo == "FP8" else rng.choice([(m,), (m, 1)])
+        return {"weight": e4m3(rng, (m, n), wild), "weight_scale": scales(rng, shape, torch.float32, wild)}
+
+    def numbers(self, folder, tensors, dtype):
+        """One rounding from the products in float32, which both classes make for that type."""
+        out = dict(tensors)
+        for name in [n for n in tensors if n.endswith(".weight_scale")]:
+            weight, scale = name[:-len("_scale")], out.pop(name)
+            codes = out[weight]
+            if codes.dtype == torch.uint8:
+                shape = (codes.shape[0], codes.shape[1] * 2)
+                made = NVFP4QTensor(torch.Size(shape), torch.float32, codes).dequantize(
+                    dtype=torch.float32, scale=scale, double_scale=out.pop(weight + "_scale_2"), block_sizes={-1: 16})
+            else:
+                wide = scale.reshape(-1, 1) if scale.numel() > 1 else scale.reshape(())
+                made = FP8QTensor(codes.shape, torch.float32, codes).dequantize(dtype=torch.float32, scale=wide)
+            out[weight] = made.to(dtype)
+        return out
+
+
 MAKERS = {"blocks": Blocks, "pack": Packed, "gptoss": GptOss, "float": lambda rng: Codes(rng, True), "v4": DeepseekV4,
           "nvfp4": Nvfp4, "scalar": Scalar, "int": lambda rng: Codes(rng, False), "mxfp4": Mxfp4, "mxfp8": Mxfp8,
-          "mixed": Mixed}
+          "mixed": Mixed, "static": Static, "modelopt": ModelOpt}

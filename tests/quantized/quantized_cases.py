@@ -76,6 +76,7 @@ class Case:
     def write(self, folder):
         self.folder, self.source = folder, os.path.join(folder, "quantized")
         self.model.write(self.source)
+        self.model.path = self.source
         return self.source, {}
 
     def truth(self, dtype):

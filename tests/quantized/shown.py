@@ -8,7 +8,6 @@ import json
 import os
 
 import compared
-import folders
 import formats
 import numpy as np
 import reshard
@@ -335,7 +334,7 @@ def lost(case):
     gone = case.rng.sample(names, case.rng.choice([1, 1, case.rng.randint(1, len(names) - 1)]))
     rest = {n: t for n, t in case.model.tensors.items() if n not in gone}
     source, target = case.new("lost"), case.new("whole")
-    folders.write(source, rest, {n: case.model.files[n] for n in rest}, case.model.config)
+    case.model.write(source, rest)
     said = export(source, target, {"dequantize": True, "view": "huggingface"})
     if not set(gone) & set(needed):
         return said or all_differ(read(target), case.truth(torch.bfloat16))

@@ -62,6 +62,8 @@ static double decode(enum rfs_quant_code kind, unsigned code)
         return (int)code - 8;
     case RFS_QUANT_E2M1:
         return half;
+    case RFS_QUANT_E2M1_0:
+        return code == 8 ? 0 : half;
     case RFS_QUANT_E2M1_2:
         return 2 * half;
     }
@@ -234,7 +236,7 @@ static void test_rows(void **state)
 
 static void test_scales(void **state)
 {
-    struct rfs_quant quant = {.divisor = 3};
+    struct rfs_quant quant = {.whole = 3};
     unsigned char bytes[4] = {0};
 
     (void)state;
@@ -252,6 +254,9 @@ static void test_scales(void **state)
         const double code = decode(RFS_QUANT_E4M3, b);
         const float divided = rfs_quant_scale_value(&quant, bytes);
         assert_true(isnan(code) ? isnan(divided) : divided == (float)code / 3);
+        quant.scale = RFS_QUANT_S_E4M3_BY;
+        const float multiplied = rfs_quant_scale_value(&quant, bytes);
+        assert_true(isnan(code) ? isnan(multiplied) : multiplied == (float)code * 3);
     }
     quant.scale = RFS_QUANT_S_F16;
     for (unsigned b = 0; b < 65536; b++) {

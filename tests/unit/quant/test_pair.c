@@ -21,6 +21,8 @@
 #define WEIGHTS "\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":32"
 #define INT4                                                                                       \
     "\"a\":" GROUP("\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":32")
+#define MODELOPT(algo)                                                                             \
+    "{\"quantization_config\":{\"quant_method\":\"modelopt\",\"quant_algo\":\"" algo "\"}}"
 #define MXFP4 "{\"quantization_config\":{\"quant_method\":\"mxfp4\"}}"
 
 /* A tensor: its name, dtype, shape as text, and bytes, which are all B where DATA is NULL. */
@@ -102,6 +104,10 @@ struct wrong {
     {                                                                                              \
         name, "F8_E4M3", shape, n, NULL, 0x38                                                      \
     }
+#define U8(name, shape, n)                                                                         \
+    {                                                                                              \
+        name, "U8", shape, n, NULL, 0x38                                                           \
+    }
 #define F32(name, shape, n)                                                                        \
     {                                                                                              \
         name, "F32", shape, n, NULL, 0                                                             \
@@ -137,10 +143,49 @@ static const struct wrong wrongs[] = {
      {F8("a.weight", "[2,2]", 4)},
      "quant_method 'awq' is not read",
      -ENOTSUP},
-    {"{\"quantization_config\":{\"quant_method\":\"modelopt\"}}",
+    {MODELOPT("NVFP4_SVD"), {F8("a.weight", "[2,2]", 4)}, "'NVFP4_SVD' is not read", -ENOTSUP},
+    {MODELOPT("MIXED_PRECISION"), {F8("a.weight", "[2,2]", 4)}, "'quantized_layers'", -EINVAL},
+    {"{\"quantization_config\":{\"quant_method\":\"modelopt\",\"quant_algo\":"
+     "\"MIXED_PRECISION\",\"quantized_layers\":{\"a\":{\"quant_algo\":\"FP8\"},"
+     "\"b\":{\"quant_algo\":\"W4A8_AWQ\"}}}}",
      {F8("a.weight", "[2,2]", 4)},
-     "quant_method 'modelopt' is not read",
+     "'W4A8_AWQ' is not read; try: without dequantize; nvidia-modelopt can",
      -ENOTSUP},
+    {MODELOPT("FP8"),
+     {F8("a.weight", "[2,2]", 4)},
+     "'a.weight_scale', which belongs to it, is missing",
+     -EINVAL},
+    {MODELOPT("FP8"),
+     {F8("a.weight", "[2,2]", 4), F32("a.weight_scale", "[3]", 12)},
+     "'a.weight_scale': is Float32 [3], which does not fit",
+     -EINVAL},
+    {MODELOPT("NVFP4"),
+     {U8("a.weight", "[2,8]", 16), F8("a.weight_scale", "[2,1]", 2)},
+     "it is quantized as UInt8",
+     -ENOTSUP},
+    {MODELOPT("NVFP4"),
+     {U8("a.weight", "[2,8]", 16), F32("a.weight_scale_2", "[]", 4)},
+     "'a.weight_scale', which belongs to it, is missing",
+     -EINVAL},
+    {MODELOPT("NVFP4"),
+     {U8("a.weight", "[2,8]", 16), F8("a.weight_scale", "[2,2]", 4),
+      F32("a.weight_scale_2", "[]", 4)},
+     "does not fit 'a.weight'",
+     -EINVAL},
+    {MODELOPT("NVFP4"),
+     {U8("a.weight", "[2,8]", 16), F8("a.weight_scale", "[2,1]", 2),
+      F32("a.weight_scale_2", "[2]", 8)},
+     "'a.weight_scale_2': is Float32 [2], which does not fit",
+     -EINVAL},
+    {MODELOPT("NVFP4"),
+     {U8("e.gate_up_proj", "[1,2,8]", 16), F8("e.gate_up_proj_weight_scale", "[1,2,1]", 2)},
+     UNUSED("e.gate_up_proj"),
+     -EINVAL},
+    {MODELOPT("FP8"),
+     {F8("a.weight", "[2,2]", 4), F32("a.weight_scale", "[]", 4),
+      F32("a.pre_quant_scale", "[2]", 8)},
+     UNUSED("a.weight"),
+     -EINVAL},
     {"{\"quantization_config\":{\"quant_method\":\"fp8\",\"fmt\":\"e5m2\"}}",
      {F8("a.weight", "[2,2]", 4)},
      "fmt 'e5m2' is not read",
