@@ -18,6 +18,7 @@ EXTRA_DIST += \
 	python/reshard/view.py \
 	python/setup.py \
 	tests/python/cases.py \
+	tests/python/odd_files.py \
 	tests/python/run \
 	tests/python/safetensors_own.py \
 	tests/python/stress.py \
