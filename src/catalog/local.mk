@@ -21,7 +21,6 @@ librfs_la_SOURCES += \
 	src/catalog/scan/group.h \
 	src/catalog/scan/hints.c \
 	src/catalog/scan/internal.h \
-	src/catalog/scan/iterations.c \
 	src/catalog/scan/map.c \
 	src/catalog/scan/numbered_save.c \
 	src/catalog/scan/parts.c \

@@ -174,52 +174,6 @@ struct rfs_scanned *rfs_scan_add(struct rfs_scan *scan, uint32_t rank, const cha
 /* Appends a file; the path is taken over, and freed on failure. NULL counts as out of memory. */
 bool rfs_scan_add_file(struct rfs_scanned *item, char *path);
 
-/* ---- folders of saves, by their steps (steps.c) ---------------------------------------------- */
-
-/* A layout of the folder of a run: each save has a folder, whose name ends in its step. */
-struct rfs_step_layout {
-    const char *begin; /* of the names, before the step */
-    int digits;        /* at least so many follow */
-    const char *lacks; /* a file that only a save that has ended has; NULL: all saves have */
-    /* A file that names the save that counts by its step, or with TAGGED by its folder; or NULL. */
-    const char *tracker;
-    bool tagged;
-    /* Only folders with a file of this format count; NULL: the names tell. */
-    const struct rfs_format_row *holds;
-};
-
-#define RFS_STEP_LAYOUTS 7
-/* The layouts; the first that a source has is its. */
-extern const struct rfs_step_layout rfs_step_layouts[RFS_STEP_LAYOUTS];
-
-/* Reads a step in decimal. Returns -1 for anything else. */
-int64_t rfs_scan_step_read(const char *text);
-/* Adds an ENTRY of the source to ALL if it is a folder of LAYOUT. 0, or -errno with *err filled. */
-int rfs_scan_step_add(const struct rfs_source_spec *spec, const struct rfs_step_layout *layout,
-                      const struct dirent *entry, struct rfs_saves *all, struct rfs_error *err);
-
-/* In the following, ALL has the folders of a source, ascending, and how their names begin. */
-
-#define RFS_STEP_NAME 48
-/* Writes the name of the folder of a step. */
-void rfs_scan_step_name(const struct rfs_saves *all, int64_t step, char out[RFS_STEP_NAME]);
-/* Scans a folder of the source by NAME as rfs_scan_described does. */
-int rfs_scan_step_folder(const struct rfs_source_spec *spec, const char *name, struct rfs_log *log,
-                         struct rfs_scan *out, struct rfs_error *err);
-/*
- * Scans the folder of a step so; one that has lost its files since it was listed is refused.
- */
-int rfs_scan_step(const struct rfs_source_spec *spec, const struct rfs_saves *all, int64_t step,
-                  struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err);
-/* Refuses epoch=, and a step= that has no folder: "no WHAT10 in it". */
-int rfs_scan_step_check(const struct rfs_source_spec *spec, const struct rfs_saves *all,
-                        const char *what, struct rfs_error *err);
-/* Lists in OUT the saves that SPEC lets through and, unless it is NULL, IS_THERE does. */
-typedef bool rfs_scan_step_fn(const void *ctx, int64_t step);
-int rfs_scan_steps_list(const struct rfs_source_spec *spec, const struct rfs_saves *all,
-                        rfs_scan_step_fn *is_there, const void *ctx, struct rfs_saves *out,
-                        struct rfs_error *err);
-
 /* ---- kinds of sources ------------------------------------------------------------------------ */
 
 /*
@@ -259,18 +213,18 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_log *log,
 int rfs_scan_numbered(const struct rfs_source_spec *spec, const struct rfs_numbered_form *forms,
                       struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err);
 /*
- * Takes an iteration out of a folder of MindSpore Transformers or Megatron (iterations.c): the one
- * that SPEC asks for, or the last; n stays 0 where there is none. With SAVES (or NULL) all of them
- * are listed instead.
+ * Takes a save out of the folder of a run, where the name of its folder ends in its step (steps.c):
+ * the one that SPEC asks for, or what the run's tracker names, or the last; n stays 0 where there
+ * is none. With SAVES (or NULL) all of them are listed instead.
  */
-int rfs_scan_iterations(const struct rfs_source_spec *spec, struct rfs_log *log,
-                        struct rfs_scan *out, struct rfs_saves *saves, struct rfs_error *err);
+int rfs_scan_steps(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                   struct rfs_saves *saves, struct rfs_error *err);
 /*
- * Takes a save out of a folder of DeepSpeed (zero.c): the one that SPEC asks for, or the latest; n
- * stays 0 where there is none. With SAVES (or NULL) all of them are listed instead.
+ * Takes the folder of SPEC's step, one of SPEC->saves, without listing folders again. One that has
+ * lost its files since it was listed is refused.
  */
-int rfs_scan_zero(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
-                  struct rfs_saves *saves, struct rfs_error *err);
+int rfs_scan_step(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                  struct rfs_error *err);
 /* Takes the files of a save of DeepSpeed: those of models, then those of optimizers, by rank. */
 int rfs_scan_zero_files(const struct rfs_source_spec *spec, struct rfs_scan *out,
                         struct rfs_error *err);

@@ -127,9 +127,7 @@ static int scan_folders(const struct rfs_source_spec *spec, struct rfs_log *log,
 {
     int rc = rfs_scan_described(spec, log, out, err);
     if (rc == 0 && out->n == 0)
-        rc = rfs_scan_iterations(spec, log, out, saves, err);
-    if (rc == 0 && out->n == 0 && !(saves && saves->n > 0))
-        rc = rfs_scan_zero(spec, log, out, saves, err);
+        rc = rfs_scan_steps(spec, log, out, saves, err);
     if (rc < 0 || out->n > 0 || (saves && saves->n > 0))
         return rc;
     if (!saves)
@@ -153,9 +151,8 @@ static int scan(const struct rfs_source_spec *spec, struct rfs_log *log, struct 
     if (spec->options->files)
         return rfs_scan_map(spec, out, err);
     if (spec->saves)
-        return spec->saves->tree
-                   ? rfs_scan_tree_save(spec, log, out, err)
-                   : rfs_scan_step(spec, spec->saves, spec->options->step, log, out, err);
+        return spec->saves->tree ? rfs_scan_tree_save(spec, log, out, err)
+                                 : rfs_scan_step(spec, log, out, err);
     if (rfs_store_stat(spec->store, spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
         return rfs_scan_file(spec, log, out, err);
     return scan_folders(spec, log, out, saves, err);
@@ -205,16 +202,15 @@ bool rfs_scan_is_divided(struct rfs_store *store, const char *path)
     return rfs_scan_entry_each(store, path, look_for_part, &found, NULL) == 0 && found;
 }
 
-/* Scans a folder without options for a checkpoint that describes itself, or an iteration. */
+/* Scans a folder without options for a checkpoint that describes itself, or a save. */
 static int scan_plain(struct rfs_store *store, const char *path, struct rfs_scan *out)
 {
     const struct rfs_source_spec spec = {
         .path = path, .store = store, .options = &rfs_options_defaults};
     struct rfs_error unused;
-    int rc = rfs_scan_described(&spec, NULL, out, &unused);
+    const int rc = rfs_scan_described(&spec, NULL, out, &unused);
 
-    rc = rc == 0 && out->n == 0 ? rfs_scan_iterations(&spec, NULL, out, NULL, &unused) : rc;
-    return rc == 0 && out->n == 0 ? rfs_scan_zero(&spec, NULL, out, NULL, &unused) : rc;
+    return rc == 0 && out->n == 0 ? rfs_scan_steps(&spec, NULL, out, NULL, &unused) : rc;
 }
 
 bool rfs_scan_is_described(struct rfs_store *store, const char *path)

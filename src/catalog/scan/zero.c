@@ -1,33 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The folder that DeepSpeed saves to, and the saves in it:
+ * The files of a save of DeepSpeed, and of what ds_to_universal makes of it:
  *
- *   latest                     "global_step20": written last
- *   global_step10/
  *   global_step20/             mp_rank_00_model_states.pt,
  *                              zero_pp_rank_0_mp_rank_00_optim_states.pt …
- *   global_step20_universal/   what ds_to_universal makes of it: mp_rank_00_model_states.pt, and
- *                              for each parameter zero/NAME/fp32.pt, exp_avg.pt, exp_avg_sq.pt,
- *                              step.pt
- *
- * The names are the caller's; global_step and a number is the default. transformers' Trainer has
- * such folders in its own. Where there are safetensors as well, those are the source.
+ *   global_step20_universal/   mp_rank_00_model_states.pt, and for each parameter
+ *                              zero/NAME/fp32.pt, exp_avg.pt, exp_avg_sq.pt, step.pt
  */
 #include "formats/zero/zero.h"
 #include "base/cleanup.h"
 #include "base/glob.h"
 #include "base/order.h"
-#include "base/origin.h"
-#include "base/text.h"
 #include "base/vec.h"
 #include "catalog/scan/internal.h"
 
-#define LATEST "latest"
-#define LATEST_MOST 4096
-#define SCRIPT "zero_to_fp32.py"
 #define UNIVERSAL "zero"
 #define REMEDY "all files of one save, as DeepSpeed wrote them"
-#define REMEDY_STEP "step=N, or the folder of a save as the source"
 #define REMEDY_WHOLE                                                                               \
     "DeepSpeed to load it in the same training, and save_16bit_model or transformers to save the " \
     "whole model"
@@ -244,141 +232,4 @@ int rfs_scan_zero_files(const struct rfs_source_spec *spec, struct rfs_scan *out
         return rfs_fail_memory(err);
     return entries.data[entries.n - 1].as.role == RFS_ZERO_MODEL ? add_universal(spec, item, err)
                                                                  : 0;
-}
-
-/* ---- the folder of saves --------------------------------------------------------------------- */
-
-struct tags {
-    const struct rfs_source_spec *spec;
-    struct rfs_error *err;
-    struct rfs_saves steps; /* folders global_stepN with files of DeepSpeed, ascending */
-    bool latest, script;
-    bool safetensors;
-};
-
-static void free_tags(struct tags *tags)
-{
-    rfs_scan_saves_free(&tags->steps);
-}
-
-/* Says whether a folder of the source has files of DeepSpeed. */
-static bool is_save(const struct rfs_source_spec *spec, const char *name)
-{
-    RFS_FREE char *path = rfs_path_join(spec->path, name);
-
-    return path && rfs_scan_has(spec->store, path, &rfs_formats[RFS_ROW_ZERO]);
-}
-
-static int add_tag(void *ctx, const struct dirent *entry)
-{
-    struct tags *tags = ctx;
-    const char *name = entry->d_name;
-    int rc = 0;
-
-    tags->latest |= strcmp(name, LATEST) == 0;
-    tags->script |= strcmp(name, SCRIPT) == 0;
-    tags->safetensors |= rfs_text_ends(name, ".safetensors");
-    for (size_t i = 0; rc == 0 && i < RFS_STEP_LAYOUTS; i++)
-        if (rfs_step_layouts[i].tagged)
-            rc =
-                rfs_scan_step_add(tags->spec, &rfs_step_layouts[i], entry, &tags->steps, tags->err);
-    return rc;
-}
-
-/* Reads the name in the file "latest", owned by the caller. 0 or -errno. */
-static int read_latest(const struct tags *tags, char **tag, struct rfs_error *err)
-{
-    RFS_FREE char *path = rfs_path_join(tags->spec->path, LATEST);
-    RFS_FREE char *text = NULL;
-    size_t n;
-
-    if (!path)
-        return rfs_fail_memory(err);
-    const int rc =
-        rfs_beneath_read(tags->spec->beneath, tags->spec->store, path, LATEST_MOST, &text, &n, err);
-    if (rc)
-        return rc;
-    const char *begin = text + strspn(text, " \t\r\n");
-    *tag = strndup(begin, strcspn(begin, "\r\n"));
-    return *tag ? 0 : rfs_fail_memory(err);
-}
-
-/* Takes the save that the file "latest" names; n stays 0 where it is not of DeepSpeed. */
-static int take_latest(const struct tags *tags, struct rfs_log *log, struct rfs_scan *out)
-{
-    RFS_FREE char *path = rfs_path_join(tags->spec->path, LATEST);
-    RFS_FREE char *tag = NULL;
-    const bool ours = tags->script || tags->steps.n > 0;
-    struct rfs_error why = {0};
-
-    if (!path)
-        return rfs_fail_memory(tags->err);
-    const int rc = read_latest(tags, &tag, &why);
-    if (rc) {
-        if (ours && tags->err)
-            *tags->err = why;
-        return ours ? rc : 0; /* another program's folder of that name */
-    }
-    const bool is_name = !strchr(tag, '/') && rfs_origin_is_names(tag, strlen(tag));
-    if (is_name && is_save(tags->spec, tag))
-        return rfs_scan_step_folder(tags->spec, tag, log, out, tags->err);
-    if (!ours)
-        return 0;
-    if (!*tag)
-        return rfs_fail(tags->err, -EINVAL, RFS_IN(path), REMEDY_STEP,
-                        "it is empty: the save of DeepSpeed has not ended");
-    return rfs_fail(tags->err, -EINVAL, RFS_IN(path), REMEDY_STEP,
-                    "it names '%s', which is no folder with a save of DeepSpeed", tag);
-}
-
-/* Lists the saves that SPEC lets through, and the step that the file "latest" names. */
-static int list_saves(const struct tags *tags, struct rfs_saves *saves)
-{
-    RFS_FREE char *tag = NULL;
-    char name[RFS_STEP_NAME];
-
-    saves->tracked = RFS_TRACKED_NOTHING;
-    if (tags->latest)
-        (void)read_latest(tags, &tag, NULL); /* one that cannot be read names nothing */
-    for (size_t i = 0; tag && i < tags->steps.n; i++) {
-        rfs_scan_step_name(&tags->steps, tags->steps.data[i].step, name);
-        if (strcmp(tag, name) == 0)
-            saves->tracked = tags->steps.data[i].step;
-    }
-    return rfs_scan_steps_list(tags->spec, &tags->steps, NULL, NULL, saves, tags->err);
-}
-
-/* Takes the save that SPEC asks for, or the latest, or the only one. */
-static int choose(const struct tags *tags, struct rfs_log *log, struct rfs_scan *out)
-{
-    const int64_t asked = tags->spec->options->step;
-
-    if (asked == RFS_ANY_NUMBER && tags->latest)
-        return take_latest(tags, log, out);
-    if (tags->steps.n == 0)
-        return 0;
-    if (asked == RFS_ANY_NUMBER && tags->steps.n > 1)
-        return rfs_fail(tags->err, -EINVAL, RFS_IN(tags->spec->path), "step=N, one of those",
-                        "it has %zu saves of DeepSpeed and no file 'latest' that names one",
-                        tags->steps.n);
-    return rfs_scan_step(tags->spec, &tags->steps,
-                         asked == RFS_ANY_NUMBER ? tags->steps.data[0].step : asked, log, out,
-                         tags->err);
-}
-
-int rfs_scan_zero(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
-                  struct rfs_saves *saves, struct rfs_error *err)
-{
-    RFS_CLEANUP(free_tags)
-    struct tags tags = {.spec = spec, .err = err};
-    int rc = rfs_scan_entry_each(spec->store, spec->path, add_tag, &tags, err);
-
-    if (rc || tags.safetensors)
-        return rc;
-    RFS_SORT_ALL(&tags.steps, rfs_scan_saves_compare);
-    if (tags.steps.n > 0)
-        rc = rfs_scan_step_check(spec, &tags.steps, "save global_step", err);
-    if (rc || (saves && tags.steps.n == 0))
-        return rc;
-    return saves ? list_saves(&tags, saves) : choose(&tags, log, out);
 }
