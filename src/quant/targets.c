@@ -133,14 +133,21 @@ static bool is_read(const char *pattern)
     return depth == 0;
 }
 
+/* Counts the characters at AT that belong together: a place is never within them. */
+static size_t step_length(const char *at)
+{
+    const size_t n = atom_length(at);
+
+    return n > 0 ? n : *at == '(' ? open_length(at) : 1;
+}
+
 /* Returns the next "|", or the ")", of the group that AT is in. */
 static size_t next_part(const char *pattern, size_t at)
 {
     for (size_t depth = 0; depth > 0 || !strchr("|)", pattern[at]);) {
-        const size_t n = atom_length(pattern + at);
         depth += pattern[at] == '(';
         depth -= pattern[at] == ')';
-        at += n > 0 ? n : 1;
+        at += step_length(pattern + at);
     }
     return at;
 }
@@ -172,7 +179,7 @@ static void reach(const char *pattern, size_t at, bool ended, bool *on)
 /* Notes all places where a pattern may stand after some characters that have not ended it. */
 static void begin_anywhere(const char *pattern, size_t end, bool *on)
 {
-    for (size_t at = 0; at < end; at++) {
+    for (size_t at = 0; at < end; at += step_length(pattern + at)) {
         bool ends[PLACES] = {false};
         reach(pattern, at, false, ends);
         on[at] = !ends[end];

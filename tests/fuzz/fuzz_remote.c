@@ -102,7 +102,7 @@ static void look(const struct fake_request *request)
 /* ---- what is asked --------------------------------------------------------------------------- */
 
 static struct rfs_store *store;
-static bool has_key, has_token; /* those of this file */
+static bool has_key, has_token; /* those of this file, which no answer has */
 
 /* Whether a call succeeded, with RC. If not, the message for URL is one line without secrets. */
 static bool finish(const char *url, int rc)
@@ -308,8 +308,8 @@ void fuzz_one(const uint8_t *data, size_t size)
     first_host[0] = '\0';
     own_endpoint = data[1] & OWN_ENDPOINT;
     const bool reads_others = kind == 4 || kind == 5;
-    has_key = kind < 6 && !(data[1] & ANONYMOUS);
-    has_token = reads_others && !(data[1] & ANONYMOUS);
+    has_key = kind < 6 && !(data[1] & ANONYMOUS) && !memmem(data, size, SECRET, strlen(SECRET));
+    has_token = reads_others && !(data[1] & ANONYMOUS) && !memmem(data, size, TOKEN, strlen(TOKEN));
     fake_curl_begin(data + 3, size - 3, look);
     REQUIRE(rfs_options_init(&options) == 0);
     options.path_style = data[1] & PATH_STYLE;

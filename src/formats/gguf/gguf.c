@@ -424,7 +424,7 @@ static int check_data(const struct walk *walk, uint64_t data, uint64_t end)
     const uint64_t least = last->offset + type->bytes; /* without padding */
     const uint64_t have = size > data ? size - data : 0;
 
-    if (have < least)
+    if (have < least || size < data)
         return rfs_fail(walk->err, -EINVAL, RFS_IN(walk->from->file), REMEDY_COPY,
                         "the file is truncated: its tensors end at byte %llu of the data, and it "
                         "has %llu",
