@@ -162,7 +162,7 @@ static RFS_APART bool ask(const struct rfs_credentials_chain *chain, enum rfs_ht
 
 static bool is_line(const char *text)
 {
-    return *text && !strpbrk(text, "\r\n");
+    return rfs_http_is_line(text, strlen(text));
 }
 
 static const char *variable(const struct rfs_credentials_chain *chain, const char *name)
@@ -466,9 +466,11 @@ static int look(struct rfs_credentials_chain *chain, struct rfs_credentials *out
         if (rc == -ENOKEY && i == n - 1)
             rc = UNASKED;
     }
-    return rc == UNASKED
-               ? fail("neither the environment, nor ~/.aws, nor a metadata service has some")
-               : rc;
+    if (rc == UNASKED)
+        return fail("neither the environment, nor ~/.aws, nor a metadata service has some");
+    if (rc == 0 && (!is_line(out->key_id) || (out->token[0] && !is_line(out->token))))
+        return fail("a key or a token has a control character");
+    return rc;
 }
 
 /* ---- those at hand --------------------------------------------------------------------------- */

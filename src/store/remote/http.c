@@ -309,7 +309,8 @@ static size_t on_header(char *line, size_t size, size_t n, void *ctx)
         value++;
     while (end > value && strchr(" \t\r\n", end[-1]))
         end--;
-    take_header(http, line, (size_t)(colon - line), value, (size_t)(end - value));
+    if (rfs_http_is_line(value, (size_t)(end - value))) /* others are as if they were not there */
+        take_header(http, line, (size_t)(colon - line), value, (size_t)(end - value));
     return size * n;
 }
 

@@ -93,13 +93,23 @@ char *rfs_http_follow(const char *url, const char *location);
 
 /* Returns the time of "Sun, 06 Nov 1994 08:49:37 GMT"; 0 when it is none. */
 time_t rfs_http_time(const char *text);
+/* Says whether N characters can be in a header: there are some, and none of them ends the line. */
+static inline bool rfs_http_is_line(const char *text, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n && (unsigned char)text[i] >= ' ' && text[i] != 0x7f)
+        i++;
+    return n > 0 && i == n;
+}
+
 /*
  * Says whether an ETag stands for bytes: weak ones stand for a meaning, and no server takes them
  * here.
  */
 static inline bool rfs_http_etag_is_strong(const char *etag)
 {
-    return *etag && strncmp(etag, "W/", 2) != 0;
+    return rfs_http_is_line(etag, strlen(etag)) && strncmp(etag, "W/", 2) != 0;
 }
 
 /* Says whether two ETags stand for the same, weak or not. */

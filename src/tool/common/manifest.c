@@ -228,9 +228,13 @@ struct listed {
 
 static bool read_path(struct rfs_json_read *json, void *at)
 {
-    return rfs_json_field_text(json, at) &&
-           (rfs_origin_is_names(*(char **)at, strlen(*(char **)at)) ||
-            rfs_json_read_fail(json, "a path leads out of the folder"));
+    if (!rfs_json_field_text(json, at))
+        return false;
+    const char *path = *(char **)at;
+    if (!rfs_origin_is_names(path, strlen(path)))
+        return rfs_json_read_fail(json, "a path leads out of the folder");
+    return rfs_manifest_takes(path) ||
+           rfs_json_read_fail(json, "a path has characters that no export writes");
 }
 
 static bool read_dtype(struct rfs_json_read *json, void *at)

@@ -344,6 +344,16 @@ static void metadata_services_give_credentials_for_a_while(void **state)
     assert_false(rfs_credentials_parse("<html>", 6, &got));
 }
 
+static void etags_that_are_lines(void **state)
+{
+    (void)state;
+    assert_true(rfs_http_etag_is_strong("\"abc\""));
+    assert_false(rfs_http_etag_is_strong(""));
+    assert_false(rfs_http_etag_is_strong("W/\"abc\""));
+    assert_false(rfs_http_etag_is_strong("\"abc\"\r\nx-more: 1"));
+    assert_false(rfs_http_etag_is_strong("\"a\x7f\""));
+}
+
 #define OBJECT(key, size)                                                                          \
     "<Contents><Key>" key "</Key><LastModified>2026-01-02T03:04:05.678Z</LastModified>"            \
     "<ETag>&quot;abc&quot;</ETag><Size>" size "</Size></Contents>"
@@ -876,6 +886,7 @@ int main(void)
         cmocka_unit_test(an_account_keeps_its_environment),
         cmocka_unit_test(metadata_services_give_credentials_for_a_while),
         cmocka_unit_test(tokens_go_to_this_machine_or_by_tls),
+        cmocka_unit_test(etags_that_are_lines),
         cmocka_unit_test(pages_of_keys),
         cmocka_unit_test(pages_that_are_none),
         cmocka_unit_test(indexes_of_folders),

@@ -160,6 +160,8 @@ static void what_is_no_manifest_is_refused(void **state)
         {"{\"format\":\"reshard-manifest\",\"files\":[{\"path\":\"..\"}]}", "leads out"},
         {"{\"format\":\"reshard-manifest\",\"files\":[{\"path\":\"a//b\"}]}", "leads out"},
         {"{\"format\":\"reshard-manifest\",\"files\":[{\"path\":\"\"}]}", "leads out"},
+        {"{\"format\":\"reshard-manifest\",\"files\":[{\"path\":\"a\\nb\"}]}", "no export writes"},
+        {"{\"format\":\"reshard-manifest\",\"files\":[{\"path\":\"a\x7f\"}]}", "no export writes"},
         {"{\"format\":\"reshard-manifest\",\"files\":[{\"xxh3_128\":\"12\"}]}", "hexadecimal"},
         {"{\"format\":\"reshard-manifest\",\"files\":[{\"made_of\":"
          "\"0123456789ABCDEF0123456789ABCDEF\"}]}",

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The family "fused": the experts of a layer in one tensor, as transformers 5 keeps them, or a tensor for each.
+
+What transformers loads of one form, and saves in its own, must be what fused() says. Both forms must make the same files of
+a training, which other families judge, and those both forms again; convert=fused_experts turns one into the other. Ready
+cuts of experts in one tensor are compared with slices by numpy.
+"""
+import math
+import os
+import random
+
+import architectures
+import compared
+import numpy as np
+import torch
+import transformers_cases
+import views
+
+KINDS = ["qwen3_moe", "mixtral", "qwen2_moe", "glm4_moe", "deepseek_v3"]
+MINDFORMERS = ("qwen3_moe", "deepseek_v3")
+
+
+def fused(model):
+    """name -> Value, as transformers 5 keeps them."""
+    out = dict(model.tensors)
+    for layer in model.experts():
+        at = f"model.layers.{layer}"
+        moe, (gate, up, down), _ = model.experts_at(at)
+        halves = {part: np.stack([out.pop(f"{moe}.experts.{e}.{part}.weight").data for e in range(model.count())])
+                  for part in (gate, up, down)}
+        like = out.pop(f"{moe}.gate.weight")
+        out[f"{at}.mlp.gate.weight"] = like
+        out[f"{at}.mlp.experts.gate_up_proj"] = like.with_data(np.concatenate([halves[gate], halves[up]], axis=1))
+        out[f"{at}.mlp.experts.down_proj"] = like.with_data(halves[down])
+    return out
+
+
+def saved_by_transformers(folder, model, target):
+    """name -> Value of what transformers saves in its own form of the model in FOLDER."""
+    transformers_cases.load(folder, model).save_pretrained(target, save_original_format=False)
+    return views.read_safetensors(target)
+
+
+def slice_of(value, axis, pieces, at, fields=1):
+    size = value.data.shape[axis] // fields // pieces
+    rows = np.concatenate([np.arange(size) + (field * pieces + at) * size for field in range(fields)])
+    return value.with_data(value.data.take(rows, axis))
+
+
+class Cuts:
+    """Random degrees of parallelism of a stage, and what each rank has of the experts."""
+
+    def __init__(self, rng, model):
+        rows, groups = model.experts_at("")[2], model.config.get("num_key_value_heads") or model.num_attention_heads
+        even = [model.vocab_size, groups, model.num_attention_heads, *([model.intermediate_size] if len(model.dense()) else []),
+                *([model.shared_at("")[1]] if model.shared_at("")[1] else [])]
+        self.tp = rng.choice([n for n in (1, 2, 3) if all(size % n == 0 for size in even)])
+        self.ep = rng.choice([n for n in (1, 2, 3) if model.count() % n == 0])
+        self.etp = rng.choice([n for n in (1, 2, 3) if rows % n == 0])
+        words = [f"tp{self.tp}", f"ep{self.ep}"]
+        if self.ep == 1 and rows % self.tp == 0 and rng.random() < .5:
+            self.etp = self.tp
+        elif self.tp > 1 or self.etp > 1 or rng.random() < .5:
+            words.append(f"etp{self.etp}")
+        self.ranks = math.lcm(self.tp, self.ep * self.etp)
+        rng.shuffle(words)
+        self.given = ",".join(words)
+
+    def experts(self, name, value, rank):
+        ep, etp = rank // self.etp % self.ep, rank % self.etp
+        mine = slice_of(value, 0, self.ep, ep)
+        return slice_of(mine, 1, self.etp, etp, 2) if name.endswith("gate_up_proj") else slice_of(mine, 2, self.etp, etp)
+
+
+class Case:
+    def __init__(self, name, model, rng):
+        self.name, self.model, self.rng = name, model, rng
+        self.says, self.refusal, self.status = "", "", 1
+        self.fused, self.cuts = fused(model), Cuts(rng, model)
+
+    def describe(self):
+        return f"  {self.model.describe()}\n  {self.cuts.given}"
+
+    def write(self, folder):
+        self.folder, files = folder, self.rng.choice([1, 2])
+        views.write_huggingface(os.path.join(folder, "each"), self.model, self.model.tensors, files)
+        views.write_huggingface(os.path.join(folder, "fused"), self.model, self.fused, files)
+        return os.path.join(folder, "fused"), {}
+
+    def check_oracle(self, folder):
+        saved = saved_by_transformers(os.path.join(folder, "each"), self.model, os.path.join(folder, "saved"))
+        saved.setdefault("lm_head.weight", self.fused.get("lm_head.weight"))
+        return views.tensors_differ({n: v for n, v in saved.items() if v}, self.fused)
+
+    def show(self, source, options, wanted=None):
+        """None, or how the whole view differs from WANTED; self.shown is what it has."""
+        target = os.path.join(self.folder, f"shown-{len(os.listdir(self.folder))}")
+        problem = compared.export(self, os.path.join(self.folder, source), target, options)
+        if not problem:
+            self.shown, self.target = views.read_safetensors(target), os.path.basename(target)
+            problem = wanted and views.tensors_differ(self.shown, wanted)
+        return problem and f"{source} with {options}: {problem}"
+
+    def train(self, rules, more):
+        """The training's files of both forms, and both forms of them."""
+        options = {"convert": rules, "view": "unified", "format": "safetensors", **more}
+        problem = self.show("each", options) or self.show("fused", options, self.shown)
+        config = os.path.join(self.folder, "each", "config.json")
+        told = ":".join(["experts=fused", *([more["convert_options"]] if more else [])])
+        back = {"convert": rules, "view": "huggingface", "hf_config": config}
+        trained = getattr(self, "target", None)
+        return problem or self.show(trained, {**back, **more}, self.model.tensors) or \
+            self.show(trained, {**back, "convert_options": told}, self.fused)
+
+    def check_cuts(self):
+        target = os.path.join(self.folder, "ranks")
+        options = {"dst_rules": self.cuts.given, "format": "safetensors"}
+        problem = compared.export(self, os.path.join(self.folder, "fused"), target, options)
+        for rank in range(0 if problem else self.cuts.ranks):
+            have = views.read_safetensors(os.path.join(target, f"rank_{rank}"))
+            wanted = {n: self.cuts.experts(n, v, rank) for n, v in self.fused.items() if ".experts." in n and "shared" not in n}
+            problem = problem or views.tensors_differ({n: have.get(n) for n in wanted}, wanted)
+        back = {"src_rules": self.cuts.given, "hf_config": os.path.join(self.folder, "fused", "config.json"), "view": "unified",
+                "format": "safetensors"}
+        return problem and f"{self.cuts.given}: {problem}" or self.show("ranks", back, self.fused)
+
+    def check_views(self, folder, source, options):
+        del folder, source, options
+        kind = self.model.kind
+        return self.show("fused", {"convert": "fused_experts", "view": "huggingface"}, self.model.tensors) or \
+            self.show("each", {"convert": "fused_experts", "view": "unified", "format": "safetensors"}, self.fused) or \
+            self.train("megatron", self.rng.choice([{}, {"convert_options": "layers=numbered"}])) or \
+            (kind in MINDFORMERS and self.train(kind, self.rng.choice([{}, {"convert_options": "experts_axis=own"}]))) or \
+            self.check_cuts()
+
+
+def make(seed, number):
+    rng = random.Random(f"{seed}/{number}")
+    kind = KINDS[number % len(KINDS)]
+    config = architectures.random_config(rng, kind)
+    if "num_nextn_predict_layers" in config:  # transformers leaves these layers out
+        config["num_nextn_predict_layers"] = 0
+    if "first_k_dense_replace" in config:
+        config["first_k_dense_replace"] = rng.randrange(config["num_hidden_layers"])
+    if config.get("attention_bias") and kind != "glm4_moe":
+        config["attention_bias"] = False
+    data = np.random.default_rng(rng.getrandbits(64))
+    model = architectures.fill(data, config, rng.choice(["BFloat16", "Float32"]), transformers_cases.small_value)
+    return Case(f"fused-{seed}-{number}", model, rng)
+
+
+FIXED = {}
+
+
+def prepare():
+    torch.set_num_threads(1)
+    transformers_cases.prepare()
