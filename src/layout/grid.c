@@ -54,7 +54,8 @@ void rfs_grid_slice(const struct rfs_grid *grid, const uint64_t *whole, uint32_t
 
     rfs_grid_cell(grid, rank, cell);
     for (uint32_t i = 0; i < grid->ndim; i++)
-        dims[i] = rfs_grid_length(grid, whole, i, cell[i]) * (i == 0 ? grid->rounds : 1);
+        dims[i] =
+            rfs_grid_length(grid, whole, i, cell[i]) * (i == grid->round_axis ? grid->rounds : 1);
 }
 
 void rfs_grid_cell(const struct rfs_grid *grid, uint32_t rank, uint32_t *cell)
@@ -75,7 +76,7 @@ void rfs_grid_box(const struct rfs_grid *grid, const uint64_t *whole, uint32_t r
 
     rfs_grid_cell(grid, rank, cell);
     if (round > 0)
-        cell[0] += grid->pieces[0] / grid->rounds * round;
+        cell[grid->round_axis] += grid->pieces[grid->round_axis] / grid->rounds * round;
     for (uint32_t i = 0; i < grid->ndim; i++) {
         box->at[i] = rfs_grid_begin(grid, whole, i, cell[i]);
         box->len[i] = rfs_grid_length(grid, whole, i, cell[i]);
@@ -247,7 +248,8 @@ static void build(const struct rfs_layout *layout, const struct grouping *by, ui
     }
     if (layout->field > 0) {
         grid->rounds = layout->field;
-        grid->pieces[0] *= layout->field;
+        grid->round_axis = layout->field_axis;
+        grid->pieces[layout->field_axis] *= layout->field;
     }
 }
 
@@ -284,7 +286,7 @@ static int refuse_extent(const struct job *job, uint32_t i, uint64_t pieces)
                         "the checkpoint holds a tensor of %s, but the strategy's param_split_shape "
                         "makes %" PRIu64 " rows in all",
                         shown.text, layout->edge[layout->n_edges - 1]);
-    if (i == 0 && layout->field > 0)
+    if (layout->field > 0 && i == layout->field_axis)
         return rfs_fail(job->err, -EINVAL, job->where, remedy(job),
                         "the checkpoint holds %s of %s, which %u fields over %" PRIu64
                         " devices do not divide",
@@ -305,9 +307,9 @@ static bool whole_extent(const struct job *job, uint32_t i, uint64_t pieces, uin
 {
     if (i == 0 && job->layout->edge != NULL)
         return split_extent(job, whole);
-    if (i == 0 && job->layout->field > 0 &&
-        (job->meaning == RFS_DIMS_OF_SLICE ? job->dims[0] % job->layout->field
-                                           : job->dims[0] / pieces % job->layout->field) != 0)
+    if (job->layout->field > 0 && i == job->layout->field_axis &&
+        (job->meaning == RFS_DIMS_OF_SLICE ? job->dims[i] % job->layout->field
+                                           : job->dims[i] / pieces % job->layout->field) != 0)
         return false;
     if (job->meaning == RFS_DIMS_OF_SLICE)
         return rfs_mul_u64(job->dims[i], pieces, whole);

@@ -4,8 +4,9 @@
  *
  * Axis i of the tensor is cut into pieces[i] equal parts, so rank r of the stage holds the box
  * whose corner is cell(r)[i] * full[i] / pieces[i]. On axis 0 the parts may be unequal (a manual
- * split), or a rank may hold several cells, one below the other in its slice (field slicing):
- * cell(r)[0], and those pieces[0] / rounds, 2 * pieces[0] / rounds, … further on. Every cut (of a
+ * split), or along an axis a a rank may hold several cells, one behind the other in its slice
+ * (field slicing): cell(r)[a], and those pieces[a] / rounds, 2 * pieces[a] / rounds, … further on.
+ * Every cut (of a
  * device axis, or of a part of one, by the tensor map or by the optimizer shard) is a digit of the
  * rank: digit = (rank / stride) % extent. The digits that cut nothing are the replicas.
  *
@@ -36,8 +37,8 @@ struct rfs_grid {
     uint32_t ranks;
     uint32_t replicas;              /* ranks that hold one cell */
     uint32_t pieces[RFS_GRID_DIMS]; /* of each tensor axis; axis 0 includes the optimizer shard */
-    /* cells that a rank holds; 1 but for field slicing, where it divides pieces[0] */
-    uint32_t rounds;
+    /* cells that a rank holds; 1 but for field slicing, where it divides those of round_axis */
+    uint32_t rounds, round_axis;
     /* the layout's: piece k of axis 0 is edge[k] … edge[k + 1]; NULL: equal ones */
     const uint64_t *edge;
     uint32_t n_digits;

@@ -55,11 +55,12 @@ struct rule {
     int8_t axis[RFS_MAX_DEVICE_AXES];
     uint8_t by[RFS_MAX_DEVICE_AXES];
     uint32_t optimizer; /* pieces; 0: none */
-    uint32_t fields;    /* of axis 0; 0 or 1: it is one */
-    uint32_t axes;      /* position in the device axes */
-    uint32_t stage;     /* STAGE_ bits */
-    const char *unit;   /* the key of the number of parts that stay whole; NULL: none */
-    int8_t unit_axis;   /* the tensor axis with these parts */
+    uint32_t fields;    /* of the axis of cut number fields_of; 0 or 1: it is one */
+    uint8_t fields_of;
+    uint32_t axes;    /* position in the device axes */
+    uint32_t stage;   /* STAGE_ bits */
+    const char *unit; /* the key of the number of parts that stay whole; NULL: none */
+    int8_t unit_axis; /* the tensor axis with these parts */
 };
 
 struct rfs_layout_rules {
@@ -330,9 +331,12 @@ static int parse_fields(struct rfs_lex *p, struct rule *rule)
 {
     const struct shown given = next(p);
 
-    if (take_number(p, &rule->fields) && rule->fields > 0 && rule->fields <= FIELDS_MOST)
-        return 0;
-    return RFS_LEX_FAIL(p, NULL, "'%s' is not a number of fields", given.text);
+    if (!take_number(p, &rule->fields) || rule->fields == 0 || rule->fields > FIELDS_MOST)
+        return RFS_LEX_FAIL(p, NULL, "'%s' is not a number of fields", given.text);
+    if (rule->n_cuts == 0 || rule->axis[rule->n_cuts - 1] < 0)
+        return RFS_LEX_FAIL(p, NULL, "fields follow the cut of an axis that is counted from 0");
+    rule->fields_of = (uint8_t)(rule->n_cuts - 1);
+    return 0;
 }
 
 static int parse_optimizer(struct rfs_lex *p, struct rule *rule)
@@ -369,17 +373,6 @@ static int parse_cut(struct rfs_layout_rules *rules, struct rfs_lex *p, struct r
     return rc == 0 && rfs_lex_take_word(p, "in") ? parse_unit(rules, p, rule, axis) : rc;
 }
 
-/* Checks that fields are on an axis that is cut, and alone. */
-static int check_fields(struct rfs_lex *p, const struct rule *rule)
-{
-    for (uint32_t k = 0; k < rule->n_cuts; k++)
-        if (rule->fields > 1 && rule->axis[k] != 0)
-            return RFS_LEX_FAIL(p, NULL, "fields are for a cut of axis 0 alone");
-    if (rule->fields > 1 && (rule->n_cuts == 0 || rule->optimizer > 0))
-        return RFS_LEX_FAIL(p, NULL, "fields are for a cut of axis 0 alone");
-    return 0;
-}
-
 static int parse_cuts(struct rfs_layout_rules *rules, struct rfs_lex *p, struct rule *rule)
 {
     int rc = 0;
@@ -388,7 +381,8 @@ static int parse_cuts(struct rfs_layout_rules *rules, struct rfs_lex *p, struct 
         do
             rc = parse_cut(rules, p, rule);
         while (rc == 0 && (rfs_lex_take(p, ",") || rfs_lex_take_word(p, "and")));
-        rc = rc ?: check_fields(p, rule);
+        if (rc == 0 && rule->fields > 1 && rule->optimizer > 0)
+            rc = RFS_LEX_FAIL(p, NULL, "fields and an optimizer shard do not go together");
         if (rc != 0)
             return rc;
     }
@@ -594,6 +588,17 @@ static int set_optimizer(const struct making *m, const struct rule *rule, struct
     return 0;
 }
 
+/* Says whether more than one device cuts an axis, one that is counted from 0. */
+static bool cuts_axis(const struct rfs_layout *layout, uint32_t axis)
+{
+    bool cut = false;
+
+    for (uint32_t k = layout->start[axis]; k < layout->start[axis + 1]; k++)
+        cut = cut ||
+              (layout->map[k] >= 0 && layout->dev[rfs_layout_position(layout, layout->map[k])] > 1);
+    return cut;
+}
+
 static int make_layout(const struct making *m, const struct rule *rule, struct rfs_layout *out)
 {
     const struct device_axes *axes = &m->rules->axes.data[rule->axes];
@@ -618,7 +623,10 @@ static int make_layout(const struct making *m, const struct rule *rule, struct r
     if (rule->fields > RFS_MAX_PARTS / out->devices)
         return FAIL(m, rule->line, NULL, "%u fields over %u devices are more than %d parts",
                     rule->fields, out->devices, RFS_MAX_PARTS);
-    out->field = rule->fields > 1 && repeats(out) < out->devices ? rule->fields : 0;
+    if (rule->fields > 1 && cuts_axis(out, (uint32_t)rule->axis[rule->fields_of])) {
+        out->field = rule->fields;
+        out->field_axis = (uint32_t)rule->axis[rule->fields_of];
+    }
     return rule->optimizer > 0 ? set_optimizer(m, rule, out) : 0;
 }
 

@@ -28,8 +28,9 @@
  *                                            negative: -1 is the tensor's last axis. It has as many
  *                                            equal parts as KEY, a number of the model, says, and
  *                                            none of them may be cut
- *        | "fields" NUMBER                   axis 0 has so many equal fields one after the other,
- *                                            and each device an equal part of every field
+ *        | "fields" NUMBER                   the axis of the cut before it has so many equal fields
+ *                                            one after the other, and each device an equal part of
+ *                                            every field
  *        | "optimizer" [ NUMBER ]            axis 0 is cut further, into so many pieces, over what
  *                                            device axes the rule leaves, as an optimizer shard is;
  *                                            without the number over all of them

@@ -252,7 +252,7 @@ static size_t layout_key(const struct rfs_layout *layout, uint64_t *key)
 
     key[n++] = (uint64_t)layout->n_dev << 48 | (uint64_t)layout->n_axes << 32 |
                (uint64_t)layout->n_expanded << 16 | (uint64_t)layout->unclear;
-    key[n++] = (uint64_t)layout->n_edges << 32 | layout->field;
+    key[n++] = (uint64_t)layout->n_edges << 32 | (uint64_t)layout->field_axis << 24 | layout->field;
     key[n++] =
         (uint64_t)layout->line << 32 | (uint64_t)layout->n_tail << 1 | (uint64_t)layout->open;
     key[n++] = (uint64_t)layout->opt_step << 32 | layout->opt_size;
@@ -529,9 +529,10 @@ static void add_text(XXH3_state_t *state, const char *text)
 
 static void add_layout(XXH3_state_t *state, const struct rfs_layout *layout)
 {
-    const uint64_t words[] = {layout->n_dev,  layout->n_axes,   layout->n_expanded, layout->open,
-                              layout->n_tail, layout->opt_step, layout->opt_size,   layout->n_edges,
-                              layout->field,  layout->unclear,  layout->devices};
+    const uint64_t words[] = {layout->n_dev,      layout->n_axes,  layout->n_expanded,
+                              layout->open,       layout->n_tail,  layout->opt_step,
+                              layout->opt_size,   layout->n_edges, layout->field,
+                              layout->field_axis, layout->unclear, layout->devices};
 
     XXH3_128bits_update(state, words, sizeof words);
     XXH3_128bits_update(state, layout->dev, sizeof layout->dev);

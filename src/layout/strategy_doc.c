@@ -691,7 +691,7 @@ static int make_param(const struct rfs_strategy *strategy, size_t i, uint32_t st
         return rc;
     /* Elsewhere a file's field means something else (tensor_layout.c). */
     if (layout.field > 0 &&
-        (layout.n_axes != 2 || layout.start[1] != 1 ||
+        (layout.field_axis != 0 || layout.n_axes != 2 || layout.start[1] != 1 ||
          layout.dev[rfs_layout_position(&layout, layout.map[0])] != layout.devices))
         return rfs_fail(err, -EINVAL, where, "the rules instead of a file",
                         "a strategy file has fields of a matrix that all devices cut only");

@@ -65,10 +65,10 @@ struct rfs_layout {
     uint32_t n_edges;
     const uint64_t *edge;
     /*
-     * Field slicing: so many fields lie one after the other on axis 0 of a matrix, and each device
-     * holds an equal part of every field. 0: none.
+     * Field slicing: so many fields lie one after the other on an axis, axis 0 in strategy files,
+     * and each device holds an equal part of every field. 0: none.
      */
-    uint32_t field;
+    uint32_t field, field_axis;
     enum rfs_unclear unclear; /* why it is not proved which rank holds what: refused when used */
 };
 

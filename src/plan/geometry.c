@@ -47,7 +47,8 @@ void rfs_geometry_box(const struct rfs_geometry *geometry, uint32_t dst_rank, ui
         cells->lo[i] = box.at[i];
         cells->hi[i] = box.at[i] + box.len[i];
     }
-    cells->row = round > 0 ? box.len[0] * round : 0;
+    cells->begin_axis = geometry->dst.round_axis;
+    cells->begin = round > 0 ? box.len[cells->begin_axis] * round : 0;
 }
 
 /* Sets the cells that the box of CELLS touches, and CELL to the first. */
@@ -104,7 +105,10 @@ void rfs_geometry_cell(const struct rfs_geometry *geometry, const uint32_t *cell
         out->size[i] = rfs_grid_length(src, geometry->whole, i, cell[i]);
         out->stride[i] = strides ? strides[i] : step;
     }
-    out->row = geometry->ndim > 0 ? cell[0] / (src->pieces[0] / src->rounds) * out->size[0] : 0;
+    const uint32_t axis = src->round_axis;
+    out->begin_axis = axis;
+    out->begin =
+        src->rounds > 1 ? cell[axis] / (src->pieces[axis] / src->rounds) * out->size[axis] : 0;
     out->strided = strides != NULL;
 }
 
@@ -122,8 +126,9 @@ void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_ce
         const uint64_t lo = rfs_max_u64(cells->lo[i], stored->at[i]);
         len[i] = rfs_min_u64(cells->hi[i], stored->at[i] + stored->size[i]) - lo;
         dst_stride[i] = dst_step;
-        block->dst += (lo - cells->lo[i] + (i == 0 ? cells->row : 0)) * dst_step;
-        block->src += (lo - stored->at[i] + (i == 0 ? stored->row : 0)) * stored->stride[i];
+        block->dst += (lo - cells->lo[i] + (i == cells->begin_axis ? cells->begin : 0)) * dst_step;
+        block->src += (lo - stored->at[i] + (i == stored->begin_axis ? stored->begin : 0)) *
+                      stored->stride[i];
         dst_step *= geometry->dst_dims[i];
     }
     rfs_slice_block_box(block, geometry->ndim, len, geometry->item, dst_stride, stored->stride);

@@ -35,13 +35,13 @@ int rfs_geometry_resolve(const struct rfs_type *slice_type, const struct rfs_lay
 struct rfs_cells {
     uint64_t lo[RFS_MAX_DIMS]; /* corner of the box in the whole tensor */
     uint64_t hi[RFS_MAX_DIMS]; /* one past its end */
-    uint64_t row;              /* where the box begins in the rank's slice */
+    uint64_t begin;            /* where the box begins in the rank's slice, on begin_axis */
     uint32_t first[RFS_MAX_DIMS];
     uint32_t last[RFS_MAX_DIMS];
-    uint32_t dst_rank, round;
+    uint32_t dst_rank, round, begin_axis;
 };
 
-/* Sets lo, hi and row of CELLS to box number ROUND of a local destination rank. */
+/* Sets lo, hi, begin and begin_axis of CELLS to box number ROUND of a local destination rank. */
 void rfs_geometry_box(const struct rfs_geometry *geometry, uint32_t dst_rank, uint32_t round,
                       struct rfs_cells *cells);
 /* Begins with the rank's first box, and sets CELL to the first cell that it touches. */
@@ -62,8 +62,9 @@ struct rfs_geometry_stored {
     uint64_t at[RFS_MAX_DIMS];     /* corner in the whole tensor */
     uint64_t size[RFS_MAX_DIMS];   /* elements along each axis */
     uint64_t stride[RFS_MAX_DIMS]; /* bytes */
-    uint64_t row;                  /* row of the source slice that the box begins with */
-    bool strided;                  /* its elements do not lie row by row */
+    uint64_t begin;                /* where the box begins in the source slice, on begin_axis */
+    uint32_t begin_axis;
+    bool strided; /* its elements do not lie row by row */
 };
 
 /*

@@ -244,7 +244,8 @@ static int locate_chunk(const struct sources *walk, const struct rfs_chunk_box *
     memcpy(source->box.at, part->at, sizeof source->box.at);
     memcpy(source->box.size, part->size, sizeof source->box.size);
     memcpy(source->box.stride, stored.stride, sizeof source->box.stride);
-    source->box.row = 0;
+    source->box.begin = 0;
+    source->box.begin_axis = 0;
     source->box.strided = stored.strided;
     return 0;
 }
@@ -302,15 +303,16 @@ static bool narrow(struct pieces *pieces)
     struct rfs_cells *cells = &pieces->cells;
 
     for (uint32_t i = 0; part && i < pieces->geometry->ndim; i++) {
-        const uint64_t at = i == 0 ? cells->row : 0; /* where the box begins in the slice */
+        const uint64_t at =
+            i == cells->begin_axis ? cells->begin : 0; /* where the box begins in the slice */
         const uint64_t from = rfs_max_u64(part->lo[i], at);
         const uint64_t to = rfs_min_u64(part->hi[i], at + cells->hi[i] - cells->lo[i]);
         if (from >= to)
             return false;
         cells->hi[i] = cells->lo[i] + (to - at);
         cells->lo[i] += from - at;
-        if (i == 0)
-            cells->row = from - part->lo[0];
+        if (i == cells->begin_axis)
+            cells->begin = from - part->lo[i];
     }
     return true;
 }
@@ -473,9 +475,11 @@ static int add_span(struct linked *linked, const struct rfs_piece_source *source
         src_stride[k] = digit->step[RFS_SOURCE] * box->stride[digit->axis[RFS_SOURCE]];
     }
     for (uint32_t a = 0; a < linked->made->type.ndim; a++)
-        piece.block.dst += (dst[a] - cells->lo[a] + (a == 0 ? cells->row : 0)) * linked->stride[a];
+        piece.block.dst += (dst[a] - cells->lo[a] + (a == cells->begin_axis ? cells->begin : 0)) *
+                           linked->stride[a];
     for (uint32_t a = 0; a < linked->source_ndim && !link->zeros; a++)
-        piece.block.src += (src[a] - box->at[a] + (a == 0 ? box->row : 0)) * box->stride[a];
+        piece.block.src +=
+            (src[a] - box->at[a] + (a == box->begin_axis ? box->begin : 0)) * box->stride[a];
     rfs_slice_block_box(&piece.block, link->n, len, linked->pieces.geometry->item, dst_stride,
                         link->zeros ? dst_stride : src_stride);
     piece.block.strided = !is_nested(&piece.block);

@@ -28,8 +28,8 @@ static void set_axis(const struct rfs_cells *cells, uint32_t i,
     const uint64_t lo = rfs_max_u64(box->at[i], cells->lo[i]);
 
     piece->whole.at[i] = lo;
-    piece->source.at[i] = lo - box->at[i] + (i == 0 ? box->row : 0);
-    piece->target.at[i] = lo - cells->lo[i] + (i == 0 ? cells->row : 0);
+    piece->source.at[i] = lo - box->at[i] + (i == box->begin_axis ? box->begin : 0);
+    piece->target.at[i] = lo - cells->lo[i] + (i == cells->begin_axis ? cells->begin : 0);
     piece->whole.len[i] = piece->source.len[i] = piece->target.len[i] =
         rfs_min_u64(box->at[i] + box->size[i], cells->hi[i]) - lo;
 }

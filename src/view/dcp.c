@@ -369,6 +369,10 @@ static int add_held(struct listing *listing, const struct rfs_target *target, bo
         rfs_intern_add(rfs_catalog_tables(listing->view->catalog)->types, &whole, sizeof whole);
     if (listing->whole == RFS_NO_ID)
         return rfs_fail_memory(listing->err);
+    if (geometry->dst.round_axis > 0) /* its pieces do not lie one behind the other */
+        return rfs_fail(listing->err, -ENOTSUP, where(listing), "dst_ranks= instead of cuts",
+                        "is cut by fields of axis %" PRIu32 ", which is not described here",
+                        geometry->dst.round_axis);
     if (rfs_grid_replica(&geometry->dst, local, 0) != local)
         return 0;
     for (uint32_t k = 0; rc == 0 && k < geometry->dst.rounds; k++) {

@@ -159,7 +159,7 @@ static char *slice_text(const struct part *part, uint32_t device)
     for (uint32_t k = 0; k < part->grid.rounds; k++) {
         fputs(k > 0 ? " + " : "", out);
         put_cell(out, part, cell);
-        cell[0] += part->grid.pieces[0] / part->grid.rounds;
+        cell[part->grid.round_axis] += part->grid.pieces[part->grid.round_axis] / part->grid.rounds;
     }
     return rfs_printed_end(&text);
 }
@@ -313,7 +313,7 @@ static void put_boxes(struct rfs_json_write *json, const struct part *part, uint
             rfs_json_put_u64s(json, NULL, RFS_JSON_TIGHT, ends, 2);
         }
         rfs_json_end(json);
-        cell[0] += grid->pieces[0] / grid->rounds;
+        cell[grid->round_axis] += grid->pieces[grid->round_axis] / grid->rounds;
     }
     rfs_json_end(json);
 }
@@ -326,7 +326,7 @@ static void put_rank(struct rfs_json_write *json, const struct part *part, uint3
 
     rfs_grid_cell(grid, device, cell);
     for (uint32_t i = 0; i < grid->ndim; i++)
-        slice = slice * (grid->pieces[i] / (i == 0 ? grid->rounds : 1)) + cell[i];
+        slice = slice * (grid->pieces[i] / (i == grid->round_axis ? grid->rounds : 1)) + cell[i];
     rfs_json_break(json);
     rfs_json_object(json, NULL, RFS_JSON_TIGHT);
     rfs_json_put_u64(json, "rank", part->stage * grid->ranks + device);

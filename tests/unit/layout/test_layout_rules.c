@@ -376,9 +376,9 @@ static void parts_stay_whole(void **unused)
 }
 
 /* Each of four ranks, two replicas of two, has half of either field. */
-static void fields_of_axis_0(void **unused)
+static void fields_of_an_axis(void **unused)
 {
-    const char *const list[] = {"w"};
+    const char *const list[] = {"w"}, *const both[] = {"w", "v"};
     struct rfs_strategy *s;
     struct rfs_error err = {0};
     struct rfs_grid grid;
@@ -393,6 +393,21 @@ static void fields_of_axis_0(void **unused)
     expect_misfit(of(s, "w", 0), 2, 6,
                   "r.txt: line 2: parameter 'p': the checkpoint holds a tensor of [6, 6], which 2 "
                   "fields over 2 devices do not divide; try: rules that fit this tensor");
+    rfs_strategy_free(s);
+    /* Of the axis before the word, also beside another cut; without devices there are none. */
+    assert_int_equal(
+        make_of("axes ep=2 tp=2 one=1\nw: axis 0 over ep and axis 1 over tp, fields 3\n"
+                "v: axis 0 over ep, axis 1 over one, fields 3",
+                both, 2, false, &s, &err),
+        0);
+    resolve(of(s, "w", 0), 2, 24, &grid);
+    assert_int_equal(grid.pieces[0], 2);
+    assert_int_equal(grid.pieces[1], 6);
+    assert_int_equal(grid.rounds, 3);
+    assert_int_equal(grid.round_axis, 1);
+    resolve(of(s, "v", 0), 2, 24, &grid);
+    assert_int_equal(grid.pieces[1], 1);
+    assert_int_equal(grid.rounds, 1);
     rfs_strategy_free(s);
 }
 
@@ -469,10 +484,11 @@ static void mistakes_are_told_with_their_line(void **unused)
          "r.txt: line 1: parameter 'embed.table': the rule needs heads of the model's config.json"},
         {"*: fields 0", "r.txt: line 1: '0' is not a number of fields"},
         {"*: fields 65", "r.txt: line 1: '65' is not a number of fields"},
-        {"*: fields 2", "r.txt: line 1: fields are for a cut of axis 0 alone"},
-        {"*: axis 1 over all, fields 2", "r.txt: line 1: fields are for a cut of axis 0 alone"},
+        {"*: fields 2", "r.txt: line 1: fields follow the cut of an axis that is counted from 0"},
+        {"*: axis -1 over all, fields 2",
+         "r.txt: line 1: fields follow the cut of an axis that is counted from 0"},
         {"axes a=2 b=3\n*: axis 0 over a, optimizer 3, fields 2",
-         "r.txt: line 2: fields are for a cut of axis 0 alone"},
+         "r.txt: line 2: fields and an optimizer shard do not go together"},
         {"*: whole\naxes a=6",
          "r.txt: line 2: the device axes must be given before the first rule"},
         {"axes a234567890123456789012345678901x=6\n*: whole",
@@ -858,7 +874,7 @@ int main(void)
         cmocka_unit_test(several_axes),
         cmocka_unit_test(stages_by_layer),
         cmocka_unit_test(parts_stay_whole),
-        cmocka_unit_test(fields_of_axis_0),
+        cmocka_unit_test(fields_of_an_axis),
         cmocka_unit_test(mistakes_are_told_with_their_line),
         cmocka_unit_test(misfits_are_told_with_their_line),
         cmocka_unit_test(like_source_is_the_source),

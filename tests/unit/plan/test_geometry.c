@@ -40,7 +40,8 @@ struct model {
     int64_t opt;        /* pieces of the optimizer shard, 0 for none */
     bool split;         /* manually: piece k of axis 0 is edge[k] … edge[k + 1] */
     uint64_t edge[257];
-    uint32_t field; /* so many fields, 0 for none */
+    uint32_t field; /* so many fields of field_axis, 0 for none */
+    uint32_t field_axis;
 };
 
 /* [lo, lo + len) of an axis. */
@@ -115,7 +116,7 @@ static uint64_t divisor(const struct model *m, uint32_t axis)
 {
     if (axis == 0 && m->split)
         return 1;
-    return pieces(m, axis) * (axis == 0 && m->field > 0 ? m->field : 1);
+    return pieces(m, axis) * (axis == m->field_axis && m->field > 0 ? m->field : 1);
 }
 
 /* A size of optimizer shard that the repeated device axes allow, taken from the right. */
@@ -165,13 +166,15 @@ static void random_model(struct model *m, uint32_t ndim)
     m->opt = random_opt(m);
 }
 
-/* Over all devices in a line, as field slicing must be. */
+/* Makes one of the axes that are cut one of fields. */
 static void random_field(struct model *m)
 {
-    *m = (struct model){.n_dev = 1 + below(2), .ndim = 2, .field = 1 + below(4)};
-    m->dev[0] = 1;
-    m->dev[m->n_dev - 1] = m->ranks = 2 + below(3);
-    m->n_cuts[0] = 1;
+    m->opt = 0;
+    for (uint32_t i = 0, a = below(4); i < m->ndim && m->field == 0; i++, a++)
+        if (pieces(m, a % m->ndim) > 1) {
+            m->field = 1 + below(4);
+            m->field_axis = a % m->ndim;
+        }
 }
 
 /* Makes the cut of axis 0 a manual split if it may be one. */
@@ -211,6 +214,7 @@ static void model_layout(const struct model *m, struct rfs_layout *layout)
     layout->opt_size = (uint32_t)m->opt;
     layout->opt_step = m->opt > 0;
     layout->field = m->field;
+    layout->field_axis = m->field_axis;
     if (m->split) {
         layout->edge = m->edge;
         layout->n_edges = (uint32_t)pieces(m, 0) + 1;
@@ -225,15 +229,15 @@ static uint64_t volume(const struct span *box, uint32_t ndim)
     return n;
 }
 
-/* The row of the whole that is row ROW of a rank's slice, when rows are dealt by field. */
-static uint64_t dealt_row(const struct model *m, uint64_t rows, uint32_t rank, uint64_t row)
+/* The place in the whole of place AT of a slice along the axis that is dealt by field. */
+static uint64_t dealt(const struct model *m, const struct span *box, uint64_t at)
 {
-    const uint64_t part = rows / m->field; /* of a field, in one rank */
-    return row / part * part * m->ranks + rank * part + row % part;
+    const uint64_t part = box->len / m->field; /* of a field, in one rank */
+    return at / part * part * pieces(m, m->field_axis) + box->lo / box->len * part + at % part;
 }
 
 /* The whole tensor's flat number of the element at FLAT in the box. */
-static uint64_t number_in_whole(const struct model *m, uint32_t rank, const struct span *box,
+static uint64_t number_in_whole(const struct model *m, const struct span *box,
                                 const uint64_t *whole, uint64_t flat)
 {
     uint64_t number = 0;
@@ -241,8 +245,8 @@ static uint64_t number_in_whole(const struct model *m, uint32_t rank, const stru
 
     for (uint32_t a = m->ndim; a-- > 0;) {
         const uint64_t at = flat % box[a].len;
-        number +=
-            weight * (a == 0 && m->field > 0 ? dealt_row(m, box[0].len, rank, at) : box[a].lo + at);
+        const bool by_field = m->field > 0 && a == m->field_axis;
+        number += weight * (by_field ? dealt(m, &box[a], at) : box[a].lo + at);
         flat /= box[a].len;
         weight *= whole[a];
     }
@@ -266,7 +270,7 @@ static unsigned char *fill(const struct model *m, uint32_t rank, const uint64_t 
 
     assert_non_null(data);
     for (uint64_t i = 0; i < n; i++)
-        put_element(data + i * item, item, number_in_whole(m, rank, box, whole, i));
+        put_element(data + i * item, item, number_in_whole(m, box, whole, i));
     *bytes = n * item;
     return data;
 }
@@ -380,8 +384,10 @@ static void test_against_naive_model(void **unused)
         state = (start + i) * UINT64_C(0x9e3779b97f4a7c15) + 1;
         random_model(&src, below(5));
         random_model(&dst, src.ndim);
-        if (src.ndim == 2 && below(4) == 0)
-            random_field(below(2) ? &src : &dst);
+        if (below(4) == 0)
+            random_field(&src);
+        if (below(4) == 0)
+            random_field(&dst);
         random_split(&src);
         random_split(&dst);
         if (!random_shape(&src, &dst, whole))
