@@ -660,7 +660,9 @@ static bool parse_let(struct rfs_lex *p, struct statement *statement)
 static bool parse_option(struct rfs_lex *p, struct statement *statement)
 {
     statement->name = parse_word(p, "a name");
-    return statement->name && take_equals(p) && parse_words(p, "|", &statement->words);
+    if (!statement->name || !take_equals(p) || !parse_words(p, "|", &statement->words))
+        return false;
+    return !rfs_lex_take_word(p, "where") || parse_words(p, NULL, &statement->tells);
 }
 
 static bool parse_index(struct rfs_lex *p, struct statement *statement)

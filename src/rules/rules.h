@@ -6,7 +6,8 @@
  *     file      = { [ statement ] newline }
  *     statement = "sides" NAME NAME | "models" NAME { NAME }
  *               | "include" NAME [ "with" NAME "=" TEXT { NAME "=" TEXT } ]
- *               | "let" NAME "=" number | "option" NAME "=" ( NAME { "|" NAME } | INTEGER )
+ *               | "let" NAME "=" number
+ *               | "option" NAME "=" ( NAME { "|" NAME } [ "where" PATTERN { PATTERN } ] | INTEGER )
  *               | "index" NAME "=" number ".." number [ "where" number ] | "stacked" NAME
  *               | ( "repeat" | "copy" ) side name "=" name | "keep" PATTERN { PATTERN }
  *               | "drop" side PATTERN { PATTERN } | "require" number

@@ -124,6 +124,7 @@ struct statement {
     const char *hint; /* what to say when it fails, or NULL */
     const char *name; /* the one that let, option or index gives a meaning; stacked */
     const struct rfs_rules_word *words; /* models, option, keep, drop */
+    const struct rfs_rules_word *tells; /* option: patterns of names that tell its last word */
     int side;                           /* drop, repeat, copy */
     const struct number *a, *b;         /* let, index, require, if, else (or NULL) */
     const struct number *where;         /* index, or NULL */
