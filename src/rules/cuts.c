@@ -4,7 +4,9 @@
  *
  *     {tp} {pp} {ep}    degrees of tensor, pipeline and expert parallelism
  *     {dp} {edp}        the replicas of a stage's devices beside tp, and beside ep
- *     {etp}             1: the degree of tensor parallelism of experts, if a training has its own
+ *     {etp1}            1: no tensor parallelism of experts, if a training has said so
+ *     {etp}             the degree of tensor parallelism of experts: that of all tensors, unless
+ *                       experts are over ep or the user gives another
  *     {embedding}       the stages of the embedding: the first, and the last if that is the output
  *
  * Only files with {ep} know experts that are cut over devices.
@@ -17,46 +19,55 @@
 #include "base/text.h"
 #include "rules/shipped.h"
 
-#define REMEDY "tp4, or several as in tp2,pp2; the words are tp, pp, ep, dp and etp1"
+#include <ctype.h>
+
+#define REMEDY "tp4, or several as in tp2,pp2; the words are tp, pp, ep, etp and dp"
 #define WHOLE_EXPERTS "etp1"
+#define HOLE_ETP "{etp}"
 #define DIGITS 7 /* of the largest number of devices */
 
 RFS_CLEANUP_OF(free_rules, struct rfs_layout_rules *, rfs_layout_rules_free)
 
 /* Degrees of parallelism; 0: not given. */
-enum { TP, PP, EP, DP, DEGREES };
-static const char letters[] = "tped";
+enum { TP, PP, EP, DP, ETP, DEGREES };
+static const char *const words[] = {"tp", "pp", "ep", "dp", "etp"};
 
 struct cuts {
     const char *option, *value;
     const struct rfs_layout_rules_use *use;
     struct rfs_error *err;
     uint32_t degree[DEGREES];
-    uint32_t devices;   /* of a stage */
-    bool whole_experts; /* tp does not cut them: the word is given */
+    uint32_t devices; /* of a stage */
+    bool own_experts; /* etp is given */
 };
 
 static int take_word(struct cuts *cuts, const char *word, size_t n)
 {
-    const char *letter = strchr(letters, *word);
-    const unsigned long number = n <= 2 + DIGITS ? strtoul(word + 2, NULL, 10) : ULONG_MAX;
+    const size_t length = strcspn(word, "0123456789");
+    const unsigned long number =
+        length < n && n <= length + DIGITS ? strtoul(word + length, NULL, 10) : ULONG_MAX;
+    unsigned kind = 0;
 
-    if (n == strlen(WHOLE_EXPERTS) && strncmp(word, WHOLE_EXPERTS, n) == 0) {
-        cuts->whole_experts = true;
-        return 0;
-    }
-    if (!letter || word[1] != 'p')
+    while (kind < DEGREES &&
+           (length >= n || strlen(words[kind]) != length || memcmp(words[kind], word, length) != 0))
+        kind++;
+    if (kind == DEGREES)
         return rfs_fail_usage(cuts->err, REMEDY, "%s=%s: '%.*s' is not known", cuts->option,
                               cuts->value, (int)n, word);
-    uint32_t *degree = &cuts->degree[letter - letters];
-    if (*degree > 0)
-        return rfs_fail_usage(cuts->err, REMEDY, "%s=%s: '%cp' is given twice", cuts->option,
-                              cuts->value, *word);
+    if (cuts->degree[kind] > 0)
+        return rfs_fail_usage(cuts->err, REMEDY, "%s=%s: '%s' is given twice", cuts->option,
+                              cuts->value, words[kind]);
     if (number == 0 || number > RFS_MAX_DEVICES)
         return rfs_fail_usage(cuts->err, REMEDY, "%s=%s: '%.*s' is not a number of devices",
                               cuts->option, cuts->value, (int)n, word);
-    *degree = (uint32_t)number;
+    cuts->degree[kind] = (uint32_t)number;
     return 0;
+}
+
+/* Returns the devices that experts need: each group of ep has as many parts as etp says. */
+static uint64_t devices_of_experts(const struct cuts *cuts)
+{
+    return (uint64_t)cuts->degree[EP] * (cuts->own_experts ? cuts->degree[ETP] : 1);
 }
 
 /* Reads the words, and finds the number of ranks and of replicas. */
@@ -74,21 +85,25 @@ static int take_words(struct cuts *cuts)
     if (rc)
         return rc;
     const bool replicated = degree[DP] > 0;
+    cuts->own_experts = degree[ETP] > 0;
     for (unsigned i = 0; i < DEGREES; i++)
         degree[i] += degree[i] == 0;
-    const uint64_t least = replicated
-                               ? (uint64_t)degree[TP] * degree[DP]
-                               : degree[TP] / rfs_gcd_u64(degree[TP], degree[EP]) * degree[EP];
+    const uint64_t experts = devices_of_experts(cuts);
+    const uint64_t least = replicated ? (uint64_t)degree[TP] * degree[DP]
+                                      : degree[TP] / rfs_gcd_u64(degree[TP], experts) * experts;
     const uint64_t devices = ranks > 0 && !replicated ? ranks / degree[PP] : least;
-    if (devices * degree[PP] > RFS_MAX_DEVICES || devices % least != 0 ||
-        devices % degree[EP] != 0 || (ranks > 0 && devices * degree[PP] != ranks) || devices == 0)
+    if (devices * degree[PP] > RFS_MAX_DEVICES || devices % least != 0 || devices % experts != 0 ||
+        (ranks > 0 && devices * degree[PP] != ranks) || devices == 0)
         return ranks > 0 ? rfs_fail_usage(cuts->err, "leave it out", "%s=%s does not fit %s=%u",
                                           cuts->option, cuts->value, cuts->use->ranks_option, ranks)
                          : rfs_fail_usage(cuts->err, REMEDY,
-                                          "%s=%s: the devices of a stage are not a multiple of ep",
+                                          "%s=%s: the devices of a stage are not a multiple of ep, "
+                                          "or of ep times etp",
                                           cuts->option, cuts->value);
     cuts->devices = (uint32_t)devices;
     degree[DP] = cuts->devices / degree[TP];
+    if (!cuts->own_experts)
+        degree[ETP] = degree[EP] > 1 ? 1 : degree[TP];
     return 0;
 }
 
@@ -101,6 +116,13 @@ static bool is_output(const char *name)
 static bool is_expert(const char *name)
 {
     return strstr(name, ".experts.") != NULL;
+}
+
+static bool is_one_expert(const char *name)
+{
+    const char *found = strstr(name, ".experts.");
+
+    return found && isdigit((unsigned char)found[strlen(".experts.")]);
 }
 
 /* Returns whether the model has a parameter of a kind. */
@@ -117,13 +139,18 @@ static bool has(const struct rfs_layout_rules_use *use, bool (*is)(const char *n
 /* Returns the text of a file with its holes filled; owned. NULL when out of memory. */
 static char *fill(const struct cuts *cuts, const char *text)
 {
+    const bool uses_etp = strstr(text, HOLE_ETP) != NULL;
     const struct {
         const char *hole;
         uint32_t number;
     } numbers[] = {
-        {"{tp}", cuts->degree[TP]}, {"{pp}", cuts->degree[PP]},
-        {"{ep}", cuts->degree[EP]}, {"{edp}", cuts->devices / cuts->degree[EP]},
-        {"{dp}", cuts->degree[DP]}, {"{etp}", 1},
+        {"{tp}", cuts->degree[TP]},
+        {"{pp}", cuts->degree[PP]},
+        {"{ep}", cuts->degree[EP]},
+        {"{edp}", cuts->devices / cuts->degree[EP] / (uses_etp ? cuts->degree[ETP] : 1)},
+        {"{dp}", cuts->degree[DP]},
+        {"{etp1}", 1},
+        {"{etp}", cuts->degree[ETP]},
     };
     const bool tied = !has(cuts->use, is_output);
     char *filled = NULL;
@@ -208,24 +235,32 @@ static int choose(const struct cuts *cuts, const struct rfs_rules_file **chosen,
 /* Checks what the degrees say of experts against what a file knows of them. */
 static int check_experts(const struct cuts *cuts, const struct rfs_rules_file *file)
 {
-    const bool own = strstr(file->text, "{etp}") != NULL;
+    const uint32_t *degree = cuts->degree;
+    const bool never = strstr(file->text, "{etp1}") != NULL; /* a training may not cut them by tp */
+    const bool known = strstr(file->text, HOLE_ETP) != NULL;
+    const bool whole = cuts->own_experts && degree[ETP] == 1;
 
-    if (cuts->degree[EP] > 1 && !strstr(file->text, "{ep}"))
+    if (degree[EP] > 1 && (!strstr(file->text, "{ep}") || has(cuts->use, is_one_expert)))
         return rfs_fail_usage(cuts->err,
-                              "convert=, for names whose experts are one tensor; or leave ep out",
+                              "convert=, for names whose experts are one tensor, such as "
+                              "convert=fused_experts; or leave ep out",
                               "%s=%s: no parameter with the names of %s is cut over ep",
                               cuts->option, cuts->value, file->name);
-    if (cuts->whole_experts && !own)
-        return rfs_fail_usage(cuts->err, "leave it out",
-                              "%s=%s: '" WHOLE_EXPERTS "' is not for the names of %s", cuts->option,
-                              cuts->value, file->name);
-    if (own && cuts->degree[TP] > 1 && !cuts->whole_experts && has(cuts->use, is_expert))
+    if (cuts->own_experts && !known && !(never && whole))
+        return rfs_fail_usage(cuts->err, never ? WHOLE_EXPERTS : "leave it out",
+                              "%s=%s: 'etp%u' is not for the names of %s", cuts->option,
+                              cuts->value, degree[ETP], file->name);
+    if (never && degree[TP] > 1 && !whole && has(cuts->use, is_expert))
         return rfs_fail_usage(cuts->err,
                               WHOLE_EXPERTS
                               " beside it, if expert_tensor_parallel_size is 1 in the "
                               "training; otherwise rules of your own",
                               "%s=%s: tp cuts experts, too, in a training with the names of %s",
                               cuts->option, cuts->value, file->name);
+    if (known && degree[TP] > 1 && degree[EP] > 1 && !cuts->own_experts)
+        return rfs_fail_usage(
+            cuts->err, "etp1 beside it, or etp2 and so on, as the training has it",
+            "%s=%s: with ep, tp alone does not say how experts are cut", cuts->option, cuts->value);
     return 0;
 }
 

@@ -241,7 +241,8 @@ static void what_does_not_fit_is_refused(void **unused)
          "try: etp1 beside it"},
         {"tp2,etp1", NAMES(mindformers), 0,
          "dst_rules=tp2,etp1: 'etp1' is not for the names of mindformers.cuts; try: leave it out"},
-        {"tp2,etp2", NAMES(mindformers), 0, "dst_rules=tp2,etp2: 'etp2' is not known"},
+        {"tp2,etp2", NAMES(mindformers), 0,
+         "dst_rules=tp2,etp2: 'etp2' is not for the names of mindformers.cuts; try: leave it out"},
         {"tp2", megatron + 1, 1, 0,
          "dst_rules=tp2: the names of this checkpoint are those of megatron.cuts and of "
          "mindformers.cuts; try: rules of your own"},
