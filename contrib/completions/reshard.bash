@@ -15,6 +15,20 @@ _reshard_options() {
     "$@" --help 2>/dev/null | grep -oE -e '(^|[ ,[])-(-[a-z][a-z-]*|[a-z]\b)' | grep -oE -e '-[-a-z]+' | sort -u
 }
 
+# The number of operands that were typed before the word at hand: options have a value.
+_reshard_operands() {
+    local word skip='' n=0
+
+    for word in "${COMP_WORDS[@]:2:COMP_CWORD-2}"; do
+        case $skip$word in
+        -*) skip=yes ;;
+        yes*) skip='' ;;
+        *) n=$((n + 1)) ;;
+        esac
+    done
+    echo "$n"
+}
+
 # The names of tensors in the first path that was typed after the command: info reads headers alone. Only plain names,
 # as compgen expands words: a name in a file could be a command.
 _reshard_names() {
@@ -83,8 +97,9 @@ _reshard() {
         return
         ;;
     esac
-    case $word in
+    case $word:$(_reshard_operands):${COMP_WORDS[*]:1} in
     -*) mapfile -t COMPREPLY < <(compgen -W "$(_reshard_options "$program" "${COMP_WORDS[1]}")" -- "$word") ;;
+    *:1:'get '* | *:2:'strategy show '*) mapfile -t COMPREPLY < <(compgen -W "$(_reshard_names "$program")" -- "$word") ;;
     *) compopt -o default ;;
     esac
 }

@@ -29,7 +29,10 @@ _reshardfs_piece() {
     case $piece in *,*) before=${piece%,*}, piece=${piece##*,} ;; esac
     name=${piece%%=*}
     values=$(_reshardfs_values "$name" <<<"$options")
-    [ "$name" != convert ] || values+=" $(_reshardfs_rules "$3")"
+    case $name in
+    convert) values+=" $(_reshardfs_rules "$3")" ;;
+    src_rules | dst_rules) values+=' tp2 tp4 tp8' ;;
+    esac
     case $piece in
     *=*)
         mapfile -t COMPREPLY < <(
