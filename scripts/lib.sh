@@ -579,15 +579,12 @@ release_version() {
 
 # The other places that have it, each as "FILE has VERSION" if that is another one.
 differing_versions() {
-    local page version
+    local version
     version=$(release_version)
 
     {
         printf '%s python/reshard/__init__.py\n' "$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$top/python/reshard/__init__.py")"
         printf '%s debian/changelog\n' "$(sed -n '1s/.*(\(.*\)).*/\1/p' "$top/debian/changelog")"
-        for page in "$top"/man/*.[1-8]; do
-            printf '%s man/%s\n' "$(sed -n 's/^\.TH .* "reshardfs \(.*\)" ".*"$/\1/p' "$page")" "${page##*/}"
-        done
     } | awk -v version="$version" '$1 != version { print $NF " has " (NF == 2 ? $1 : "none") }'
 }
 

@@ -102,7 +102,7 @@ SHAPES = {"embed": (16, 8), "h.0.q.weight": (16, 8), "h.0.o.weight": (16, 8), "h
 def manual():
     """The first example in the section RULES of reshardfs(1)."""
     here = os.path.dirname(os.path.abspath(__file__))
-    with open(os.path.join(here, "..", "..", "man", "reshardfs.1"), encoding="utf-8") as f:
+    with open(os.path.join(here, "..", "..", "man", "reshardfs.1.in"), encoding="utf-8") as f:
         section = f.read().split("\n.SH RULES\n")[1].split("\n.SH ")[0]
     return section.split("\n.nf\n")[1].split("\n.fi\n")[0].replace("\\-", "-")
 
