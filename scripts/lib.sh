@@ -69,6 +69,11 @@ objects_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/objects-$moto_version-$se
 torch_version=2.9.1 # Debian's is what it is
 other_torch_versions=(2.3.1 2.15.0) # for --long: an old one, and the current one
 zstandard_version=0.25.0 # with which torch compresses
+# That make a web site of the documents.
+sphinx_version=9.0.4
+myst_parser_version=5.2.0
+furo_version=2025.12.19
+site_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/site
 fsspec_version=2025.3.0
 mypy_version=1.15.0
 setuptools_version=78.1.0
@@ -177,6 +182,16 @@ make_venv() {
         say "installing $3 into $1"
         find "$1" -mindepth 1 -delete && "$4" "$1" "$2" && echo "$3" >"$1/complete"
     ) 9>"$1.lock"
+}
+
+fill_site_venv() {
+    "$2" -m venv "$1" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check \
+            "sphinx==$sphinx_version" "myst-parser==$myst_parser_version" "furo==$furo_version"
+}
+
+make_site_venv() {
+    make_venv "$site_venv" python3 "sphinx $sphinx_version myst-parser $myst_parser_version furo $furo_version" fill_site_venv
 }
 
 # Of huggingface_hub only the part that divides a model into files is used, which needs nothing else.
