@@ -92,7 +92,7 @@ static void visit_slice(struct trace *trace, const struct rfs_slice *slice, uint
 static int visit_read(struct rfs_view *view, size_t file, uint64_t offset, uint64_t end,
                       struct trace *trace, size_t *last)
 {
-    const struct rfs_image *image;
+    RFS_IMAGE_HELD *image = NULL;
     const int rc = rfs_view_image(view, file, &image, NULL);
     if (rc < 0)
         return rc;

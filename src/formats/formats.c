@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "formats/ckpt/crc.h"
 #include "formats/dcp/dcp.h"
+#include "formats/dcp/dcp_encode.h"
 #include "formats/fsdp/fsdp.h"
 #include "formats/gguf/gguf.h"
 #include "formats/hyper_parallel/hyper_parallel.h"
@@ -80,8 +81,9 @@ static int encode_safetensors(const struct rfs_format_content *content, struct r
     return rfs_safetensors_encode(
         &(struct rfs_safetensors_content){.tensors = content->tensors,
                                           .n = content->n,
-                                          .format = "ms",
+                                          .format = content->metadata,
                                           .path = content->path,
+                                          .divide = content->divide,
                                           .by_layers = content->options->order == RFS_BY_LAYERS},
         out, err);
 }
@@ -156,6 +158,15 @@ static int encode_gguf(const struct rfs_format_content *content, struct rfs_imag
                            out, err);
 }
 
+/* ---- torch.distributed.checkpoint ------------------------------------------------------------ */
+
+static int encode_items(const struct rfs_format_content *content, struct rfs_image **out,
+                        struct rfs_error *err)
+{
+    return rfs_dcp_encode_items(content->tensors, content->n, content->options->zip_crc,
+                                content->path, out, err);
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 const struct rfs_format_row rfs_formats[RFS_ROWS] = {
@@ -213,7 +224,8 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                                 .ranks = rfs_hyper_parallel_ranks,
                                 .sees = rfs_hyper_parallel_sees,
                                 .settle = rfs_hyper_parallel_settle,
-                                .open = rfs_hyper_parallel_open},
+                                .open = rfs_hyper_parallel_open,
+                                .encode = encode_safetensors},
     [RFS_ROW_DCP] = {.folder = "dcp",
                      .name = "dcp",
                      .files = RFS_FORMAT_TORCH,
@@ -221,7 +233,8 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                      .ranks = rfs_dcp_ranks,
                      .sees = rfs_dcp_sees,
                      .settle = rfs_dcp_settle,
-                     .open = rfs_dcp_open},
+                     .open = rfs_dcp_open,
+                     .encode = encode_items},
     [RFS_ROW_ZERO] = {.folder = "zero",
                       .name = "zero",
                       .files = RFS_FORMAT_TORCH,
@@ -245,7 +258,8 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                              .names = &rfs_mindformers_names,
                              .sees = rfs_mindformers_sees,
                              .settle = rfs_mindformers_settle,
-                             .open = rfs_mindformers_open},
+                             .open = rfs_mindformers_open,
+                             .encode = encode_safetensors},
 #ifdef HAVE_HFAI
     [RFS_ROW_HFAI] = {.folder = "hfai", .name = "hfai", .files = RFS_FORMAT_TORCH},
 #endif

@@ -76,11 +76,13 @@ typedef int rfs_format_verify_fn(const struct rfs_format_file *file, const struc
 typedef int rfs_format_list_fn(struct rfs_format_file *file, rfs_index_each_fn *each, void *ctx,
                                struct rfs_error *err);
 
-/* The contents of a rank's file. All is borrowed for the call. */
+/* The contents of a file of tensors. All is borrowed for the call. */
 struct rfs_format_content {
     struct rfs_image_tensor *tensors; /* [n], which may be put into another order */
     size_t n;
-    const char *path; /* path of the source, for messages */
+    const char *path;     /* path of the source, for messages */
+    const char *metadata; /* text that says whose file it is, "ms" or "pt"; safetensors only */
+    const char *divide;   /* option that makes more and smaller files, for a message; or NULL */
     const struct rfs_options *options;
     struct rfs_store *store; /* reads the files that options name; or NULL */
     /* Adds values that are not tensors to a document, for files that can hold them. 0 or -errno. */
@@ -119,7 +121,7 @@ struct rfs_format_row {
     rfs_format_verify_fn *verify; /* NULL: its files have no checksums */
     rfs_format_encode_fn *encode; /* NULL: it is only read */
 
-    /* Formats that describe themselves have these. */
+    /* Formats that describe themselves have these; their ENCODE makes the files of view=NAME. */
     const char *metadata;              /* name of the file that describes the checkpoint, or NULL */
     const struct rfs_seen_form *ranks; /* names with a rank's number, or NULL */
     const struct rfs_numbered_form *names; /* names with numbers of a save, or NULL */

@@ -5,9 +5,22 @@
 #include "base/cleanup.h"
 #include "base/order.h"
 
-void rfs_image_free(struct rfs_image *image)
+const struct rfs_image *rfs_image_hold(const struct rfs_image *image)
 {
-    if (!image)
+    atomic_fetch_add(&((struct rfs_image *)(uintptr_t)image)->holders, 1);
+    return image;
+}
+
+size_t rfs_image_memory(const struct rfs_image *image)
+{
+    return sizeof *image + image->n * sizeof *image->regions + image->literal_bytes;
+}
+
+void rfs_image_free(const struct rfs_image *held)
+{
+    struct rfs_image *image = (struct rfs_image *)(uintptr_t)held; /* the last holder's */
+
+    if (!image || atomic_fetch_sub(&image->holders, 1) > 0)
         return;
     if (image->storages)
         rfs_storages_free(image->storages);
@@ -63,6 +76,31 @@ size_t rfs_image_add(struct rfs_image_builder *builder, uint32_t target, uint64_
     cover_literals(builder);
     add_region(builder, target, at, bytes);
     return builder->regions.n - 1;
+}
+
+size_t rfs_image_cut(struct rfs_image_builder *builder)
+{
+    cover_literals(builder);
+    return builder->regions.n;
+}
+
+void rfs_image_repeat(struct rfs_image_builder *builder, size_t first, size_t end, uint32_t target,
+                      uint64_t at)
+{
+    const uint64_t moved = rfs_image_cut(builder) - first;
+
+    for (size_t i = first; i < end && !builder->failed; i++) {
+        const struct rfs_region region = builder->regions.data[i];
+        const uint64_t next =
+            i + 1 < builder->regions.n ? builder->regions.data[i + 1].start : builder->offset;
+        const uint64_t length = next - region.start;
+        if (region.target < RFS_NO_TARGET)
+            add_region(builder, target, at, length);
+        else if (region.target == RFS_STORAGE_CRC) /* it names a region */
+            add_region(builder, RFS_STORAGE_CRC, region.at + (moved << 3), length);
+        else
+            add_region(builder, region.target, region.at, length);
+    }
 }
 
 int rfs_image_finish(struct rfs_image_builder *builder, struct rfs_image **out)

@@ -13,6 +13,8 @@
 #include "base/vec.h"
 #include "formats/storages.h"
 
+#include <stdatomic.h>
+
 #define RFS_LITERAL UINT32_MAX
 /*
  * Target of the last bytes of a file: the crc32 of its bytes before the trailer that ends with
@@ -40,8 +42,9 @@ struct rfs_image {
     uint64_t bytes; /* bytes of the file */
     size_t n;
     struct rfs_region *regions;
-    unsigned char *literals;
+    unsigned char *literals; /* bytes that come several times may be here once */
     size_t literal_bytes;
+    atomic_uint holders; /* others than the one that it was made for */
 };
 
 /* A tensor or other value that an encoder is given. All is borrowed for the call. */
@@ -64,7 +67,18 @@ struct rfs_copied {
 /* Makes a file of ranges that lie in source files, one after the other. 0, -ENOMEM, or -EFBIG. */
 int rfs_image_copied(const struct rfs_copied *copied, size_t n, struct rfs_image **out);
 
-void rfs_image_free(struct rfs_image *image);
+/* Frees an image with its last holder. NULL is fine. */
+void rfs_image_free(const struct rfs_image *image);
+/* Takes an image once more. Returns it. */
+const struct rfs_image *rfs_image_hold(const struct rfs_image *image);
+static inline void rfs_image_leave(const struct rfs_image *const *image)
+{
+    rfs_image_free(*image);
+}
+/* Frees a held image at the end of the block. */
+#define RFS_IMAGE_HELD __attribute__((cleanup(rfs_image_leave))) const struct rfs_image
+/* Returns how many bytes of memory an image takes. */
+size_t rfs_image_memory(const struct rfs_image *image);
 
 /* Returns the region that holds byte OFFSET, which is below image->bytes. O(log n). */
 size_t rfs_image_find(const struct rfs_image *image, uint64_t offset);
@@ -102,6 +116,14 @@ bool rfs_image_put_little(struct rfs_bytes *bytes, uint64_t number, unsigned n);
 /* Adds a region of a target's bytes, or RFS_CRC…, and returns its number; none when BYTES is 0. */
 size_t rfs_image_add(struct rfs_image_builder *builder, uint32_t target, uint64_t at,
                      uint64_t bytes);
+/* Ends the region of the literals; returns the number of the next region. */
+size_t rfs_image_cut(struct rfs_image_builder *builder);
+/*
+ * Adds regions [FIRST, END), which begin and end where the builder was cut, once more: with equal
+ * literals, and bytes of TARGET from AT on.
+ */
+void rfs_image_repeat(struct rfs_image_builder *builder, size_t first, size_t end, uint32_t target,
+                      uint64_t at);
 /*
  * Makes the image, which takes the builder's arrays over. 0, -ENOMEM, or -EFBIG when it is larger
  * than a file can be.

@@ -2,6 +2,7 @@
 #include "survey/origins.h"
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "base/hash.h"
 #include "reshard.h"
 #include "store/encrypted.h"
@@ -13,15 +14,21 @@
 /* The first word of a key, so that keys of different things never meet. */
 enum { LITERAL = 1, TARGET, CAST, FILE_CRC, STORAGE_CRC };
 
-/* A shown file whose image is ready. */
+/* A shown file that is planned. */
 struct shown {
     struct rfs_view *view;
     size_t file;
-    const struct rfs_image *image;
+    const struct rfs_image *image; /* held */
     struct rfs_tensors tensors;
 };
 
-/* Finds a planned file. False when there is no such file, or it is not planned. */
+static void shown_end(struct shown *shown)
+{
+    rfs_image_free(shown->image);
+}
+#define SHOWN RFS_CLEANUP(shown_end) struct shown
+
+/* Finds a planned file. *OUT is zero-initialised. False: there is none, or it is not planned. */
 static bool find(struct reshard_view *set, uint64_t id, struct shown *out)
 {
     if (!rfs_view_find_file(set, id, &out->view, &out->file))
@@ -115,7 +122,7 @@ static int find_in_region(const struct shown *shown, const struct rfs_region *re
 int rfs_origins_find_run(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_t end,
                          uint64_t least, struct rfs_origins_run *out)
 {
-    struct shown shown;
+    SHOWN shown = {.image = NULL};
     int rc = 0;
 
     if (!find(view, id, &shown))
@@ -138,7 +145,7 @@ int rfs_origins_lend(struct reshard_view *set, const struct rfs_origins_run *run
                      rfs_origins_use_fn *use, void *ctx)
 {
     struct rfs_reading reading;
-    struct shown shown;
+    SHOWN shown = {.image = NULL};
 
     if (!find(set, run->id, &shown))
         return -ENOENT;
@@ -202,7 +209,7 @@ int rfs_origins_key(struct reshard_view *view, uint64_t id, uint64_t begin, uint
                     uint64_t key[2])
 {
     XXH3_state_t state;
-    struct shown shown;
+    SHOWN shown = {.image = NULL};
     int rc = 0;
 
     if (!find(view, id, &shown))
@@ -227,19 +234,19 @@ int rfs_origins_key(struct reshard_view *view, uint64_t id, uint64_t begin, uint
 
 int rfs_origins_plan_file(struct reshard_view *set, uint64_t id, struct rfs_error *err)
 {
-    const struct rfs_image *image;
     struct rfs_view *view;
+    uint64_t bytes;
     size_t file;
 
     if (!rfs_view_find_file(set, id, &view, &file))
         return rfs_fail(err, -ENOENT, RFS_IN(NULL), NULL, "there is no such file");
-    return rfs_view_image(view, file, &image, err);
+    return rfs_view_plan_file(view, file, &bytes, err);
 }
 
 int rfs_origins_source(struct reshard_view *set, uint64_t id, uint32_t i, const char **path,
                        struct stat *st)
 {
-    struct shown shown;
+    SHOWN shown = {.image = NULL};
 
     if (!find(set, id, &shown) || i >= shown.tensors.plan->n_sources)
         return 0;
@@ -253,7 +260,7 @@ int rfs_origins_source(struct reshard_view *set, uint64_t id, uint32_t i, const 
 int rfs_origins_source_failed(struct reshard_view *set, uint64_t id, const char *path, int code,
                               struct rfs_error *err)
 {
-    struct shown shown;
+    SHOWN shown = {.image = NULL};
     const bool planned = find(set, id, &shown);
 
     for (uint32_t i = 0; planned && i < shown.tensors.plan->n_sources; i++) {
@@ -276,7 +283,7 @@ int rfs_origins_source_failed(struct reshard_view *set, uint64_t id, const char 
 void rfs_origins_about(struct reshard_view *set, uint64_t id, struct rfs_origins_about *out)
 {
     struct rfs_view *view;
-    struct shown shown;
+    SHOWN shown = {.image = NULL};
     size_t file;
 
     *out = (struct rfs_origins_about){.rank = RFS_NO_RANK, .kin = id}; /* each for itself */

@@ -63,9 +63,14 @@ bool rfs_view_find_file(struct reshard_view *set, uint64_t id, struct rfs_view *
     return taken && rfs_view_entry(taken, id, file) == RFS_ENTRY_FILE;
 }
 
-const struct rfs_image *rfs_view_ready_image(const struct rfs_view *view, size_t file)
+const struct rfs_image *rfs_view_ready_image(struct rfs_view *view, size_t file)
 {
-    return atomic_load_explicit(&view->files[file].image, memory_order_acquire);
+    const struct rfs_image *image = NULL;
+    uint64_t bytes;
+
+    if (rfs_view_is_planned(view, file, &bytes))
+        rfs_view_image(view, file, &image, NULL);
+    return image;
 }
 
 void rfs_view_set_crc(struct rfs_view *view, size_t file, uint32_t crc)

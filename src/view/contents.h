@@ -60,13 +60,16 @@ struct rfs_view_shown rfs_view_shown(const struct rfs_view *view, size_t file);
  */
 bool rfs_view_find_file(struct reshard_view *set, uint64_t id, struct rfs_view **view,
                         size_t *file);
+/* Plans a file at the first call, and gives its bytes. 0 or -errno with *err filled. */
+int rfs_view_plan_file(struct rfs_view *view, size_t file, uint64_t *bytes, struct rfs_error *err);
 /*
- * Gives the image of a file, planned and encoded at the first call. 0 or -errno with *err filled.
+ * Gives the image of a file, which is planned then. It is held: rfs_image_free lets it go. 0 or
+ * -errno with *err filled.
  */
 int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **out,
                    struct rfs_error *err);
-/* Returns the image of a file, or NULL if it is not ready. */
-const struct rfs_image *rfs_view_ready_image(const struct rfs_view *view, size_t file);
+/* Does so with a file that is planned; NULL: it is not, or the image cannot be made now. */
+const struct rfs_image *rfs_view_ready_image(struct rfs_view *view, size_t file);
 /* Sets the checksum of the bytes before a file's trailer, unless it is known or being computed. */
 void rfs_view_set_crc(struct rfs_view *view, size_t file, uint32_t crc);
 /*

@@ -12,8 +12,7 @@
  * Without a strategy the rows of each tensor are divided over dst_ranks=N files, as torch.chunk
  * divides them. Chunks that are larger than chunk_size are cut by rows.
  *
- * Ranks whose chunks have equal shapes share an image: an item does not say where in the tensor its
- * chunk lies. Only .metadata does.
+ * A file does not say where in the tensors its chunks lie. Only .metadata does.
  */
 #include "formats/dcp/dcp.h"
 #include "base/checked.h"
@@ -25,13 +24,8 @@
 #include "formats/chunks/chunks.h"
 #include "formats/dcp/dcp_encode.h"
 #include "formats/formats.h"
-#include "formats/safetensors/safetensors.h"
-#include "formats/torch/torch_encode.h"
 #include "plan/trace.h"
 #include "view/kinds.h"
-
-#define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
-#include <xxhash.h>
 
 #define OBJECTS_NAME "__0_1.distcp"
 #define HYPER_OBJECTS_NAME "_rank0_.bytes"
@@ -41,42 +35,31 @@ enum { N_PASSED_ON = sizeof passed_on / sizeof *passed_on };
 
 #define CHUNK_BYTES (UINT64_C(256) << 20) /* the default of chunk_size */
 
-/* A chunk: a part of a target's bytes, and the box that it is of the whole tensor. */
+/* What a chunk is of the whole tensor. */
 struct chunk {
-    uint32_t target; /* number in the parameter list */
     uint32_t whole;  /* type of the whole tensor as shown; types are ids in the catalogue's */
-    uint32_t type;   /* type of the chunk */
-    uint64_t at;     /* offset in the target's bytes */
-    uint64_t corner[RFS_MAX_DIMS];
-    uint32_t shape; /* own type of a tensor that is stored flattened; else RFS_NO_ID */
-    uint32_t key;   /* name in HyperParallel's file; id in the catalogue's names */
+    uint32_t shape;  /* own type of a tensor that is stored flattened; else RFS_NO_ID */
+    uint64_t corner; /* number of its first element, row by row */
 };
 
 /* The chunks of a rank's file; zero-initialise. */
 struct rank_chunks {
     const struct rfs_rank_plan *plan;
-    struct chunk *data; /* owned; by target */
-    size_t n, cap;
+    RFS_VEC(struct rfs_view_piece) pieces; /* owned; by target */
+    RFS_VEC(struct chunk) chunks;          /* owned; by piece */
 };
 
 static void chunks_end(struct rank_chunks *chunks)
 {
-    free(chunks->data);
+    free(chunks->pieces.data);
+    free(chunks->chunks.data);
 }
-
-/* The image that some ranks share, and where its items begin and end. */
-struct shared {
-    XXH128_hash_t key;
-    struct rfs_image *image; /* owned */
-    uint64_t *ends;          /* owned; one more than there are chunks */
-};
 
 /* The state of the view. */
 struct dcp {
-    bool hyper;                  /* of HyperParallel, not of torch */
-    bool mcore_data;             /* .metadata has the shapes of tensors that are flattened */
-    RFS_VEC(uint32_t) stages;    /* by name id; empty where there is one */
-    RFS_VEC(struct shared) list; /* under the view's lock */
+    bool hyper;               /* of HyperParallel, not of torch */
+    bool mcore_data;          /* .metadata has the shapes of tensors that are flattened */
+    RFS_VEC(uint32_t) stages; /* by name id; empty where there is one */
     /*
      * The shown names of objects, and their numbers in the source; constant once the view is open.
      */
@@ -148,14 +131,19 @@ static uint64_t chunk_bytes(const struct listing *listing)
 static int add_chunk(struct listing *listing, const struct rfs_type *type, const uint64_t *corner,
                      uint64_t at)
 {
-    struct chunk chunk = {
-        .target = listing->target, .whole = listing->whole, .at = at, .shape = listing->shape};
+    struct rank_chunks *out = listing->out;
+    struct rfs_catalog *catalog = listing->view->catalog;
+    const struct rfs_view_piece piece = {
+        .target = listing->target,
+        .type = rfs_intern_add(rfs_catalog_tables(catalog)->types, type, sizeof *type),
+        .name = out->plan->params->targets[listing->target].shown_name,
+        .at = at};
+    const struct chunk chunk = {listing->whole, listing->shape,
+                                rfs_type_number(rfs_catalog_type(catalog, listing->whole), corner)};
 
-    memcpy(chunk.corner, corner, type->ndim * sizeof *corner);
-    chunk.type =
-        rfs_intern_add(rfs_catalog_tables(listing->view->catalog)->types, type, sizeof *type);
-    return chunk.type != RFS_NO_ID && RFS_PUSH(listing->out, chunk) ? 0
-                                                                    : rfs_fail_memory(listing->err);
+    return piece.type != RFS_NO_ID && RFS_PUSH(&out->pieces, piece) && RFS_PUSH(&out->chunks, chunk)
+               ? 0
+               : rfs_fail_memory(listing->err);
 }
 
 /* Adds rows of a box, which begin AT bytes into the target. */
@@ -419,27 +407,39 @@ static uint32_t key_for(struct rfs_intern *names, const char *name, unsigned num
                : RFS_NO_ID;
 }
 
-/* Names the chunks of a rank: by the tensor, and by numbers if there are several of it. */
-static int set_keys(struct rfs_view *view, struct rank_chunks *chunks, struct rfs_error *err)
+/* Returns where the pieces of the target of piece I end. */
+static size_t end_of(const struct rank_chunks *chunks, size_t i)
+{
+    const uint32_t target = chunks->pieces.data[i].target;
+
+    while (i < chunks->pieces.n && chunks->pieces.data[i].target == target)
+        i++;
+    return i;
+}
+
+/* Names the chunks of tensors with several in HyperParallel's file, by numbers. */
+static int number_names(struct rfs_view *view, struct rank_chunks *chunks, struct rfs_error *err)
 {
     struct rfs_intern *names = rfs_catalog_tables(view->catalog)->names;
+    struct rfs_view_piece *pieces = chunks->pieces.data;
+    const size_t n = chunks->pieces.n;
+    bool several = false;
+
+    for (size_t i = 0; i + 1 < n && !several; i++)
+        several = pieces[i].target == pieces[i + 1].target;
+    if (!several)
+        return 0;
     struct rfs_intern *taken = rfs_intern_new();
     bool room = taken != NULL;
-
-    for (size_t i = 0; room && i < chunks->n; i++) {
-        struct chunk *chunk = &chunks->data[i];
-        chunk->key = chunks->plan->params->targets[chunk->target].shown_name;
-        const char *name = rfs_intern_text(names, chunk->key);
+    for (size_t i = 0; room && i < n; i++) {
+        const char *name = rfs_intern_text(names, pieces[i].name);
         room = rfs_intern_add(taken, name, strlen(name)) != RFS_NO_ID;
     }
-    for (size_t i = 0, end; room && i < chunks->n; i = end) {
-        struct chunk *first = &chunks->data[i];
-        const char *name = rfs_intern_text(names, first->key);
-        for (end = i + 1; end < chunks->n && chunks->data[end].target == first->target; end++)
-            ;
+    for (size_t i = 0, end; room && i < n; i = end) {
+        const char *name = rfs_intern_text(names, pieces[i].name);
+        end = end_of(chunks, i);
         for (size_t k = i; room && end - i > 1 && k < end; k++)
-            room =
-                (chunks->data[k].key = key_for(names, name, (unsigned)(k - i), taken)) != RFS_NO_ID;
+            room = (pieces[k].name = key_for(names, name, (unsigned)(k - i), taken)) != RFS_NO_ID;
     }
     rfs_intern_free(taken);
     return room ? 0 : rfs_fail_memory(err);
@@ -456,7 +456,8 @@ static int list_chunks(struct rfs_view *view, uint32_t rank, struct rank_chunks 
     const uint32_t devices = view->scale.dst_devices;
     struct listing listing = {.view = view, .out = out, .err = err};
 
-    out->n = 0;
+    out->pieces.n = 0;
+    out->chunks.n = 0;
     int rc = rfs_planner_rank(view->planner, view->dst ? rank : 0, &out->plan, err);
     for (size_t i = 0; rc == 0 && i < out->plan->params->n; i++) {
         const struct rfs_target *target = &out->plan->params->targets[i];
@@ -474,126 +475,25 @@ static int list_chunks(struct rfs_view *view, uint32_t rank, struct rank_chunks 
             rc = flat ? add_flat_divided(&listing, rank, rfs_view_ranks(view))
                       : add_divided(&listing, rank, rfs_view_ranks(view));
     }
-    return rc || !dcp_of(view)->hyper ? rc : set_keys(view, out, err);
+    return rc || !dcp_of(view)->hyper ? rc : number_names(view, out, err);
 }
 
-/* ---- the file of a rank ---------------------------------------------------------------------- */
-
-/* Makes a name for the image of chunks, which is equal for equal images. */
-static XXH128_hash_t key_of(const struct rank_chunks *chunks)
+static int list(struct rfs_view *view, size_t file, struct rfs_view_listing *out,
+                struct rfs_error *err)
 {
-    XXH3_state_t state;
+    RFS_CLEANUP(chunks_end) struct rank_chunks chunks = {.plan = NULL};
+    const bool hyper = dcp_of(view)->hyper;
 
-    XXH3_128bits_reset(&state);
-    XXH3_128bits_update(&state, &chunks->plan->params->id, sizeof chunks->plan->params->id);
-    for (size_t i = 0; i < chunks->n; i++) {
-        const struct chunk *chunk = &chunks->data[i];
-        const uint64_t words[] = {chunk->target, chunk->type, chunk->at};
-        XXH3_128bits_update(&state, words, sizeof words);
-    }
-    return XXH3_128bits_digest(&state);
-}
-
-static const struct shared *find(const struct dcp *dcp, XXH128_hash_t key)
-{
-    for (size_t i = 0; i < dcp->list.n; i++)
-        if (XXH128_isEqual(dcp->list.data[i].key, key))
-            return &dcp->list.data[i];
-    return NULL;
-}
-
-static void shared_end(struct shared *shared)
-{
-    rfs_image_free(shared->image);
-    free(shared->ends);
-}
-
-/* Makes a file of chunks; item k begins at ENDS[k] and ends at ENDS[k + 1]. */
-static int encode(struct rfs_view *view, const struct rank_chunks *chunks, struct shared *out,
-                  struct rfs_error *err)
-{
-    RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
-    int rc = 0;
-
-    for (size_t i = 0; rc == 0 && i < chunks->n; i++) {
-        const struct chunk *chunk = &chunks->data[i];
-        const struct rfs_torch_item item = {.target = chunk->target,
-                                            .at = chunk->at,
-                                            .type = rfs_catalog_type(view->catalog, chunk->type),
-                                            .crc = view->options.zip_crc};
-        out->ends[i] = rfs_image_here(&builder);
-        rc = rfs_torch_encode_item(&builder, &item, err);
-    }
+    const int rc = list_chunks(view, (uint32_t)file - 1, &chunks, err);
     if (rc)
         return rc;
-    out->ends[chunks->n] = rfs_image_here(&builder);
-    rc = rfs_image_finish(&builder, &out->image);
-    if (rc == -EFBIG)
-        return rfs_fail(err, rc, RFS_IN(rfs_catalog_path(view->catalog)), NULL,
-                        "a .distcp file would be larger than a file can be");
-    return rc ? rfs_fail_memory(err) : 0;
-}
-
-/* Makes a safetensors file of chunks. */
-static int encode_hyper(struct rfs_view *view, const struct rank_chunks *chunks, struct shared *out,
-                        struct rfs_error *err)
-{
-    RFS_FREE struct rfs_image_tensor *tensors = calloc(chunks->n + 1, sizeof *tensors);
-
-    for (size_t i = 0; tensors && i < chunks->n; i++) {
-        const struct chunk *chunk = &chunks->data[i];
-        const struct rfs_target *target = &chunks->plan->params->targets[chunk->target];
-        tensors[i] = (struct rfs_image_tensor){
-            .name = rfs_catalog_name(view->catalog, chunk->key),
-            .name_bytes = strlen(rfs_catalog_name(view->catalog, chunk->key)),
-            .source_name = rfs_catalog_name(view->catalog, target->name),
-            .type = rfs_catalog_type(view->catalog, chunk->type),
-            .target = chunk->target,
-            .at = chunk->at};
-    }
-    return tensors ? rfs_safetensors_encode(
-                         &(struct rfs_safetensors_content){.tensors = tensors,
-                                                           .n = chunks->n,
-                                                           .format = "pt",
-                                                           .path = rfs_catalog_path(view->catalog),
-                                                           .divide = "dst_ranks=N with a larger N"},
-                         &out->image, err)
-                   : rfs_fail_memory(err);
-}
-
-/*
- * Encodes the image of chunks once. *OUT is a copy of the shared struct. 0 or -errno with *err
- * filled.
- */
-static int share(struct rfs_view *view, const struct rank_chunks *chunks, struct shared *out,
-                 struct rfs_error *err)
-{
-    struct dcp *dcp = view->state;
-    RFS_CLEANUP(shared_end) struct shared fresh = {.key = key_of(chunks)};
-
-    pthread_mutex_lock(&view->lock);
-    const struct shared *found = find(dcp, fresh.key);
-    *out = found ? *found : (struct shared){.image = NULL};
-    pthread_mutex_unlock(&view->lock);
-    if (out->image)
-        return 0;
-    fresh.ends = calloc(chunks->n + 1, sizeof *fresh.ends);
-    if (!fresh.ends)
-        return rfs_fail_memory(err);
-    const int rc =
-        dcp->hyper ? encode_hyper(view, chunks, &fresh, err) : encode(view, chunks, &fresh, err);
-    if (rc)
-        return rc;
-    pthread_mutex_lock(&view->lock);
-    found = find(dcp, fresh.key);
-    if (!found && RFS_PUSH(&dcp->list, fresh)) {
-        fresh = (struct shared){.image = NULL};
-        found = &dcp->list.data[dcp->list.n - 1];
-    }
-    if (found)
-        *out = *found;
-    pthread_mutex_unlock(&view->lock);
-    return found ? 0 : rfs_fail_memory(err);
+    out->params = chunks.plan->params;
+    out->row = &rfs_formats[hyper ? RFS_ROW_HYPER_PARALLEL : RFS_ROW_DCP];
+    out->metadata = "pt";
+    out->divide = "dst_ranks=N with a larger N";
+    out->pieces.n = chunks.pieces.n;
+    out->pieces.data = RFS_STEAL(chunks.pieces.data);
+    return 0;
 }
 
 static const char *objects_name(const struct rfs_view *view)
@@ -607,6 +507,7 @@ static const char *objects_name(const struct rfs_view *view)
 struct items {
     RFS_VEC(struct rfs_dcp_listed_item) list;
     RFS_VEC(uint32_t) places; /* by name id: place among the names, from 1 on; 0: not listed */
+    RFS_VEC(uint64_t) bytes;  /* by type id: bytes of an item of torch; 0: unknown */
     uint32_t n_names;
 };
 
@@ -614,6 +515,7 @@ static void items_end(struct items *items)
 {
     free(items->list.data);
     free(items->places.data);
+    free(items->bytes.data);
 }
 
 /* Gives the place of a name among the names, which is the last one if it is new. */
@@ -629,31 +531,44 @@ static bool place_of(struct items *items, uint32_t name, uint32_t *out)
     return true;
 }
 
+/* Gives the bytes of an item of torch, by its type. */
+static int item_bytes(struct rfs_view *view, struct items *items, uint32_t type, uint64_t *out,
+                      struct rfs_error *err)
+{
+    uint64_t *known = RFS_VEC_AT(&items->bytes, type, 0);
+    const int rc = !known ? rfs_fail_memory(err)
+                   : *known > 0
+                       ? 0
+                       : rfs_dcp_item_bytes(rfs_catalog_type(view->catalog, type), known, err);
+    *out = rc == 0 ? *known : 0;
+    return rc;
+}
+
 static int add_rank(struct rfs_view *view, uint32_t rank, struct rank_chunks *chunks,
                     struct items *items, struct rfs_error *err)
 {
-    struct shared shared;
+    uint64_t at = 0;
 
-    int rc = list_chunks(view, rank, chunks, err) ?: share(view, chunks, &shared, err);
-    if (rc)
-        return rc;
-    for (size_t i = 0; i < chunks->n; i++) {
-        const struct chunk *chunk = &chunks->data[i];
+    int rc = list_chunks(view, rank, chunks, err);
+    for (size_t i = 0; rc == 0 && i < chunks->pieces.n; i++) {
+        const struct rfs_view_piece *piece = &chunks->pieces.data[i];
+        const struct chunk *chunk = &chunks->chunks.data[i];
         struct rfs_dcp_listed_item item = {
-            .name = chunks->plan->params->targets[chunk->target].shown_name,
+            .name = chunks->plan->params->targets[piece->target].shown_name,
             .whole = chunk->whole,
-            .type = chunk->type,
+            .type = piece->type,
             .file = rank,
-            .begin = shared.ends[i],
-            .bytes = shared.ends[i + 1] - shared.ends[i],
-            .key = chunk->key,
+            .begin = at,
+            .key = piece->name,
             .shape = chunk->shape,
-            .corner =
-                rfs_type_number(rfs_catalog_type(view->catalog, chunk->whole), chunk->corner)};
-        if (!place_of(items, item.name, &item.place) || !RFS_PUSH(&items->list, item))
-            return rfs_fail_memory(err);
+            .corner = chunk->corner};
+        if (!dcp_of(view)->hyper)
+            rc = item_bytes(view, items, item.type, &item.bytes, err);
+        at += item.bytes;
+        if (rc == 0 && (!place_of(items, item.name, &item.place) || !RFS_PUSH(&items->list, item)))
+            rc = rfs_fail_memory(err);
     }
-    return 0;
+    return rc;
 }
 
 RFS_COMPARE(by_place, struct rfs_dcp_listed_item, x, y,
@@ -704,7 +619,7 @@ static int place_objects(struct rfs_view *view, struct rfs_dcp_listed_object **o
 static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_image **out,
                          struct rfs_error *err)
 {
-    RFS_CLEANUP(chunks_end) struct rank_chunks chunks = {.n = 0};
+    RFS_CLEANUP(chunks_end) struct rank_chunks chunks = {.plan = NULL};
     RFS_CLEANUP(items_end) struct items items = {.list = {0}};
     RFS_FREE struct rfs_dcp_listed_object *objects = NULL;
     int rc = rfs_view_take_sources(view, plan, err);
@@ -838,33 +753,17 @@ static int show_more(struct rfs_view *view, struct rfs_error *err)
 /* ---- the kind of view ------------------------------------------------------------------------ */
 
 /*
- * Makes the image of a file: 0 is .metadata, 1 + R is rank R's. Files behind those are ready, but
- * for that of the objects.
+ * Makes the image of .metadata, file 0, or of the objects' file. File 1 + R is rank R's; those
+ * behind the ranks' are ready.
  */
 static int image_of(struct rfs_view *view, size_t file, const struct rfs_image **out,
                     struct rfs_error *err)
 {
-    RFS_CLEANUP(chunks_end) struct rank_chunks chunks = {.n = 0};
-    struct shared shared;
-
     if (file == 0)
         return rfs_view_describe(view, 0, make_metadata, out, err);
-    if (file == dcp_of(view)->objects_file)
-        return rfs_view_describe(view, file, make_objects, out, err);
-    int rc =
-        list_chunks(view, (uint32_t)file - 1, &chunks, err) ?: share(view, &chunks, &shared, err);
-    if (rc == 0)
-        *out = shared.image;
-    return rc;
-}
-
-static void free_dcp(struct rfs_view *view)
-{
-    struct dcp *dcp = view->state;
-
-    for (size_t i = 0; i < dcp->list.n; i++)
-        shared_end(&dcp->list.data[i]);
-    free(dcp->list.data);
+    return file == dcp_of(view)->objects_file
+               ? rfs_view_describe(view, file, make_objects, out, err)
+               : 0;
 }
 
 static int open_dcp(struct rfs_view *view, struct rfs_error *err)
@@ -890,4 +789,4 @@ static int open_dcp(struct rfs_view *view, struct rfs_error *err)
     return show_more(view, err) ?: find_stages(view, err);
 }
 
-const struct rfs_view_kind rfs_kind_dcp = {.open = open_dcp, .image = image_of, .free = free_dcp};
+const struct rfs_view_kind rfs_kind_dcp = {.open = open_dcp, .image = image_of, .list = list};

@@ -345,28 +345,22 @@ static void fill_hidden(struct reshard_view *set, reshard_stat *st)
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 
-static bool is_ready(const struct rfs_view *view, size_t file)
-{
-    return atomic_load_explicit(&view->files[file].image, memory_order_acquire) != NULL;
-}
-
 static int fill_file(struct rfs_view *view, size_t file, reshard_stat *st, struct rfs_error *err)
 {
     struct rfs_view_file *shown = &view->files[file];
-    const struct rfs_image *image;
     struct rfs_rank_plan kept;
     uint64_t size;
 
     st->mapped = shown->mapped;
-    if (!is_ready(view, file) && rfs_view_sizes_find(view, file, &kept, &size)) {
+    if (!rfs_view_is_planned(view, file, &size) && rfs_view_sizes_find(view, file, &kept, &size)) {
         rfs_view_fill_stat(view, &kept, size, st);
         free(kept.sources);
         atomic_store_explicit(&shown->reported, size + 1, memory_order_release);
         return 0;
     }
-    const int rc = rfs_view_image(view, file, &image, err);
+    const int rc = rfs_view_plan_file(view, file, &size, err);
     if (rc == 0)
-        rfs_view_fill_stat(view, rfs_view_plan(view, file), image->bytes, st);
+        rfs_view_fill_stat(view, rfs_view_plan(view, file), size, st);
     return rc;
 }
 
@@ -426,10 +420,11 @@ int reshard_getattr(reshard_view *set, uint64_t id, reshard_stat *out, reshard_e
 bool reshard_is_ready(reshard_view *set, uint64_t id)
 {
     RFS_VIEW_TAKEN *view = rfs_view_take(set, id);
+    uint64_t bytes;
     size_t file;
 
     if (!view || rfs_view_hidden_owns(view, id))
         return !view || rfs_view_hidden_is_known(view, id);
-    return rfs_view_entry(view, id, &file) != RFS_ENTRY_FILE || is_ready(view, file) ||
-           rfs_view_sizes_known(view, file);
+    return rfs_view_entry(view, id, &file) != RFS_ENTRY_FILE ||
+           rfs_view_is_planned(view, file, &bytes) || rfs_view_sizes_known(view, file);
 }

@@ -78,10 +78,9 @@ static void show_image(struct rfs_view *view, const char *name, size_t parameter
 {
     struct rfs_view_file *file = rfs_view_show(view, "%s", name);
 
-    file->own = image;
     file->mapped = true;
     file->parameters = parameters;
-    atomic_init(&file->image, image);
+    rfs_view_give_image(file, image);
 }
 
 /* Shows every shard that has a target. Returns 0 or -errno with *err filled. */

@@ -156,8 +156,8 @@ static int check_files(struct rfs_view *view, struct rfs_error *err)
     int rc = 0;
 
     for (size_t file = 0; rc == 0 && file < view->n_files; file++) {
-        const struct rfs_image *image;
-        rc = rfs_view_image(view, file, &image, err);
+        uint64_t bytes;
+        rc = rfs_view_plan_file(view, file, &bytes, err);
     }
     if (rc == 0 && chunks && chunks->doubt)
         rc = rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->source)), NULL, "%s",

@@ -263,9 +263,8 @@ static int show_safetensors(struct rfs_view *view, uint32_t number, struct rfs_e
         return rc;
     }
     file->rank = number;
-    file->own = image;
     file->mapped = true;
-    atomic_init(&file->image, image);
+    rfs_view_give_image(file, image);
     return 0;
 }
 

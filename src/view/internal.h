@@ -32,15 +32,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* A file that is shown. Its image is published once; the rest is constant once the view is open. */
+/* A file that is shown. It is planned once; the rest is constant once the view is open. */
 struct rfs_view_file {
     const char *name;  /* in the view's memory */
     uint32_t rank;     /* the destination rank whose plan the file is made by */
     bool mapped;       /* readers map it */
     size_t parameters; /* how many it has, or RFS_IN_PLAN; 0 if it has more than tensors */
-    _Atomic(const struct rfs_image *) image; /* NULL until it is ready */
-    struct rfs_image *own;      /* owned; its image, if no other file has it; else NULL */
+    /* Owned; the image that it has for good; NULL: it is not made yet, or made of a listing. */
+    _Atomic(const struct rfs_image *) own;
     struct rfs_rank_plan *plan; /* owned; its sources; NULL: as struct rfs_view_kind says */
+    atomic_uint_least64_t size; /* 1 + its bytes; 0: it is not planned yet */
+    atomic_uint key;            /* 1 + the key of its listing; 0: it was not needed yet */
     atomic_uint_least64_t
         reported;             /* 1 + a size that was given before the file was planned; 0: none */
     struct rfs_once crc_made; /* guarded by the view's lock, as crc */
@@ -48,7 +50,7 @@ struct rfs_view_file {
     /* Owned, or NULL; by target, 1 << 32 | checksum, or 0; guarded by the view's lock. */
     uint64_t *storage_crcs;
 };
-#define RFS_IN_PLAN SIZE_MAX /* as many parameters as its image has */
+#define RFS_IN_PLAN SIZE_MAX /* as many parameters as its plan has */
 
 /* A folder with files FIRST to FIRST + N - 1. Files before the first folder's lie in the root. */
 struct rfs_view_folder {
@@ -56,8 +58,29 @@ struct rfs_view_folder {
     size_t first, n;
 };
 
+/* A part of a target that a file has. */
+struct rfs_view_piece {
+    uint32_t target; /* number in the parameter list */
+    uint32_t type;   /* type of the part; id in the catalogue's types */
+    uint32_t name;   /* name that the file has for it; id in the catalogue's names */
+    uint64_t at;     /* offset in the target's bytes */
+};
+
+/* What a file of tensors is made of: files with equal listings are equal. Zero-initialise. */
+struct rfs_view_listing {
+    const struct rfs_params *params;       /* a planner's */
+    unsigned kind;                         /* files of another kind are made differently */
+    bool whole;                            /* all targets of PARAMS are in it, and no pieces are */
+    RFS_VEC(struct rfs_view_piece) pieces; /* owned; names follow from the rest */
+    const struct rfs_format_row *row;      /* row with the encoder */
+    const char *metadata, *divide;         /* see struct rfs_format_content */
+};
+
 struct rfs_view;
 struct rfs_follow;
+struct rfs_format_content;
+struct rfs_format_row;
+struct rfs_view_image;
 struct rfs_view_rules;
 struct rfs_view_sizes;
 
@@ -70,11 +93,18 @@ struct rfs_view_kind {
      */
     int (*open)(struct rfs_view *view, struct rfs_error *err);
     /*
-     * Makes the image of a file that is not ready. Returns 0 or -errno with *err filled. NULL: all
-     * are ready.
+     * Makes the image that a file is to have for good, or gives NULL if it is of a listing. Returns
+     * 0 or -errno with *err filled. NULL: all that have one were shown with it.
      */
     int (*image)(struct rfs_view *view, size_t file, const struct rfs_image **out,
                  struct rfs_error *err);
+    /* Plans a file of tensors, and lists it. Returns 0 or -errno with *err filled. */
+    int (*list)(struct rfs_view *view, size_t file, struct rfs_view_listing *out,
+                struct rfs_error *err);
+    /* Encodes a file, and adds what is no tensor. NULL: the encoder of the row does. */
+    int (*encode)(struct rfs_view *view, const struct rfs_view_listing *listing,
+                  struct rfs_format_content *content, struct rfs_image **out,
+                  struct rfs_error *err);
     /* Returns the plan of a file that is ready. NULL: it is the planner's, of its rank. */
     const struct rfs_rank_plan *(*plan)(const struct rfs_view *view, size_t file);
     /* Returns the parameter list of all files, or NULL: the plan's. NULL: it is always that. */
@@ -114,6 +144,14 @@ struct rfs_view_kept {
     atomic_size_t planned; /* files that are planned */
 };
 
+/* The images of listings (images.c). */
+struct rfs_view_images {
+    struct rfs_intern *keys;               /* owned; of listings; NULL: there are none yet */
+    RFS_VEC(struct rfs_view_image) by_key; /* guarded by the view's lock, as CLOCK */
+    uint64_t clock;
+};
+void rfs_view_images_end(struct rfs_view_images *images);
+
 /* Objects of the hidden folder, made on demand. */
 struct rfs_view_hidden {
     _Atomic(struct rfs_planner *) whole; /* planner of one whole checkpoint, or NULL; owned */
@@ -147,6 +185,7 @@ struct rfs_view {
 
     pthread_mutex_t lock; /* guards images, checksums, sizes and names; a leaf lock */
     pthread_cond_t made;  /* a checksum, a comparison or the kept sizes are */
+    struct rfs_view_images images;
     struct rfs_view_counters counters;
     struct rfs_view_kept kept;     /* kept_sizes.h */
     struct rfs_view_hidden hidden; /* hidden.h */
@@ -287,6 +326,10 @@ static inline const struct rfs_rank_plan *rfs_view_plan(const struct rfs_view *v
            : view->kind->plan ? view->kind->plan(view, file)
                               : rfs_planner_ready(view->planner, shown->rank);
 }
+/* Says whether a file is planned, and gives its bytes then. */
+bool rfs_view_is_planned(const struct rfs_view *view, size_t file, uint64_t *bytes);
+/* Gives a file, as it is shown, an image for good, which it takes over. */
+void rfs_view_give_image(struct rfs_view_file *file, const struct rfs_image *image);
 /*
  * Publishes FRESH, which it takes over, as a file's own; if another thread was faster, that
  * thread's is returned.

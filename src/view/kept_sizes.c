@@ -311,12 +311,12 @@ static bool put_sources(const struct rfs_view *view, const struct rfs_view_sizes
 static void put_file(const struct rfs_view *view, size_t file, const struct rfs_view_sizes *sizes,
                      struct rfs_bytes *out)
 {
-    const struct rfs_image *image = RFS_PUBLISHED(&view->files[file].image);
+    uint64_t bytes;
     const struct kept_file *kept = sizes ? &sizes->files.data[file] : NULL;
 
-    if (image) {
+    if (rfs_view_is_planned(view, file, &bytes)) {
         const struct rfs_rank_plan *plan = rfs_view_plan(view, file);
-        rfs_kept_put_u64(out, image->bytes);
+        rfs_kept_put_u64(out, bytes);
         rfs_kept_put_u32(out, plan->n_sources);
         rfs_bytes_put(out, plan->sources, plan->n_sources * sizeof *plan->sources);
     } else {
@@ -330,10 +330,11 @@ static void put_file(const struct rfs_view *view, size_t file, const struct rfs_
 /* Returns how many files are planned. */
 static size_t count_planned(const struct rfs_view *view)
 {
+    uint64_t bytes;
     size_t n = 0;
 
     for (size_t f = 0; f < view->n_files; f++)
-        n += RFS_PUBLISHED(&view->files[f].image) != NULL;
+        n += rfs_view_is_planned(view, f, &bytes);
     return n;
 }
 

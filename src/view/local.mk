@@ -16,6 +16,7 @@ librfs_la_SOURCES += \
 	src/view/hfai_view.h \
 	src/view/hidden.c \
 	src/view/hidden.h \
+	src/view/images.c \
 	src/view/internal.h \
 	src/view/kinds.h \
 	src/view/library.c \

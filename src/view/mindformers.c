@@ -165,34 +165,31 @@ static enum kind_of_file kind_of(const struct rfs_view *view, size_t file)
                : OPTIMIZER;
 }
 
-static int show_rank(struct rfs_view *view, size_t file, const struct rfs_image **out,
-                     struct rfs_error *err)
+static int list(struct rfs_view *view, size_t file, struct rfs_view_listing *out,
+                struct rfs_error *err)
 {
     const uint32_t rank = view->files[file].rank;
     const enum kind_of_file kind = kind_of(view, file);
     const struct rfs_rank_plan *plan;
-    struct rfs_image *image;
+    const int rc = rfs_planner_rank(view->planner, rank, &plan, err);
 
-    int rc = rfs_planner_rank(view->planner, rank, &plan, err);
     if (rc)
         return rc;
-    RFS_FREE uint32_t *positions = calloc(plan->params->n + 1, sizeof *positions);
-    size_t n = 0;
-    if (!positions)
-        return rfs_fail_memory(err);
-    for (size_t i = 0; i < plan->params->n; i++) {
+    out->params = plan->params;
+    out->kind = kind;
+    out->row = &rfs_formats[RFS_ROW_MINDFORMERS];
+    out->metadata = "ms";
+    out->divide = "a strategy of more ranks";
+    for (uint32_t i = 0; i < plan->params->n; i++) {
         const struct rfs_target *target = &plan->params->targets[i];
         const struct stored *stored = find(mindformers_of(view), target->shown_name);
         if (stored && stored->kind == kind && stored->stage == rank / view->scale.dst_devices &&
-            owns(view, target, rank % view->scale.dst_devices))
-            positions[n++] = (uint32_t)i;
+            owns(view, target, rank % view->scale.dst_devices) &&
+            !RFS_PUSH(&out->pieces,
+                      (struct rfs_view_piece){i, target->shown_type, target->shown_name, 0}))
+            return rfs_fail_memory(err);
     }
-    const struct rfs_safetensors_content content = {
-        .n = n, .format = "ms", .divide = "a strategy of more ranks"};
-    rc = rfs_view_encode_safetensors(view->catalog, plan->params, positions, content, &image, err);
-    if (rc == 0)
-        *out = rfs_view_publish(&view->files[file], image);
-    return rc;
+    return 0;
 }
 
 /* ---- metadata.json --------------------------------------------------------------------------- */
@@ -234,8 +231,7 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
 static int image_of(struct rfs_view *view, size_t file, const struct rfs_image **out,
                     struct rfs_error *err)
 {
-    return file == 0 ? rfs_view_describe(view, 0, make_metadata, out, err)
-                     : show_rank(view, file, out, err);
+    return file == 0 ? rfs_view_describe(view, 0, make_metadata, out, err) : 0;
 }
 
 /* Shows common.json, which a save of a single card has, too, without metadata.json. */
@@ -267,4 +263,5 @@ static int open_mindformers(struct rfs_view *view, struct rfs_error *err)
     return rc;
 }
 
-const struct rfs_view_kind rfs_kind_mindformers = {.open = open_mindformers, .image = image_of};
+const struct rfs_view_kind rfs_kind_mindformers = {
+    .open = open_mindformers, .image = image_of, .list = list};

@@ -117,12 +117,6 @@ int rfs_view_objects_check_names(struct rfs_view *view, struct rfs_error *err)
     return rc;
 }
 
-struct ranks {
-    /* Owned; shared by ranks: by parameter list, or NULL; under the view's lock. */
-    RFS_VEC(struct rfs_image *) images;
-    atomic_bool left_out; /* the log has the number of objects that are left out */
-};
-
 /* A parameter list whose objects are added to a document. */
 struct adding {
     struct rfs_view *view;
@@ -217,7 +211,6 @@ static int add_objects(void *ctx, struct rfs_document *document, struct rfs_erro
 {
     struct adding *adding = ctx;
     struct rfs_view *view = adding->view;
-    struct ranks *ranks = view->state;
     struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
     RFS_FREE unsigned char *taken = chunked ? names_taken(view, adding->params) : NULL;
     struct rfs_budget budget = {.most = MEMORY_MOST};
@@ -243,79 +236,37 @@ static int add_objects(void *ctx, struct rfs_document *document, struct rfs_erro
         if (rc > 0)
             rc = add(document, shown, &torch, err);
     }
-    if (left_out > 0 && !atomic_exchange(&ranks->left_out, true))
+    if (left_out > 0 && !atomic_exchange((atomic_bool *)view->state, true))
         log_objects(view, left_out);
     return rc;
 }
 
-/* ---- images ---------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
-static void free_ranks(struct rfs_view *view)
+static int encode(struct rfs_view *view, const struct rfs_view_listing *listing,
+                  struct rfs_format_content *content, struct rfs_image **out, struct rfs_error *err)
 {
-    struct ranks *ranks = view->state;
+    RFS_CLEANUP(adding_end) struct adding adding = {.view = view, .params = listing->params};
 
-    for (size_t i = 0; i < ranks->images.n; i++)
-        rfs_image_free(ranks->images.data[i]);
-    free(ranks->images.data);
+    content->add = add_objects;
+    content->ctx = &adding;
+    return listing->row->encode(content, out, err);
 }
 
-static int encode(struct rfs_view *view, const struct rfs_params *params, struct rfs_image **out,
-                  struct rfs_error *err)
-{
-    RFS_CLEANUP(adding_end) struct adding adding = {.view = view, .params = params};
-    RFS_FREE struct rfs_image_tensor *tensors =
-        rfs_view_list_tensors(view->catalog, params, NULL, params->n);
-    const struct rfs_format_content content = {.tensors = tensors,
-                                               .n = params->n,
-                                               .path = rfs_catalog_path(view->catalog),
-                                               .options = &view->options,
-                                               .store = view->set->store,
-                                               .add = add_objects,
-                                               .ctx = &adding};
-
-    return tensors ? rfs_formats[rfs_view_options_format(&view->options)].encode(&content, out, err)
-                   : rfs_fail_memory(err);
-}
-
-/* Encodes the image of a parameter list once; the ranks that have that list share it. */
-static int share_image(struct rfs_view *view, const struct rfs_params *params,
-                       const struct rfs_image **out, struct rfs_error *err)
-{
-    struct ranks *ranks = view->state;
-    struct rfs_image *fresh = NULL;
-    const struct rfs_image *shared = NULL;
-    int rc = 0;
-
-    pthread_mutex_lock(&view->lock);
-    if (params->id < ranks->images.n)
-        shared = ranks->images.data[params->id];
-    pthread_mutex_unlock(&view->lock);
-    if (!shared)
-        rc = encode(view, params, &fresh, err);
-    *out = shared;
-    if (shared || rc)
-        return rc;
-
-    pthread_mutex_lock(&view->lock);
-    struct rfs_image **image = RFS_VEC_AT(&ranks->images, params->id, NULL);
-    if (image && !*image)
-        *image = RFS_STEAL(fresh);
-    *out = image ? *image : NULL;
-    pthread_mutex_unlock(&view->lock);
-    rfs_image_free(fresh);
-    return *out ? 0 : rfs_fail_memory(err);
-}
-
-static int image_of(struct rfs_view *view, size_t file, const struct rfs_image **out,
-                    struct rfs_error *err)
+static int list(struct rfs_view *view, size_t file, struct rfs_view_listing *out,
+                struct rfs_error *err)
 {
     const struct rfs_rank_plan *plan;
     const int rc = rfs_planner_rank(view->planner, view->files[file].rank, &plan, err);
 
-    return rc ? rc : share_image(view, plan->params, out, err);
+    if (rc == 0)
+        *out =
+            (struct rfs_view_listing){.params = plan->params,
+                                      .whole = true,
+                                      .row = &rfs_formats[rfs_view_options_format(&view->options)],
+                                      .metadata = "ms"};
+    return rc;
 }
-
-/* ---- files ----------------------------------------------------------------------------------- */
 
 /* Shows rank_R/{prefix}R.ckpt, or rank_R/{prefix}R_part{stage}.ckpt by stage. */
 static void show_rank(struct rfs_view *view, uint32_t rank)
@@ -338,7 +289,8 @@ static void show_rank(struct rfs_view *view, uint32_t rank)
 
 static int show_ranks(struct rfs_view *view, struct rfs_error *err)
 {
-    view->state = rfs_arena_zeros(&view->memory, 1, sizeof(struct ranks));
+    /* Whether the log has the number of objects that are left out. */
+    view->state = rfs_arena_zeros(&view->memory, 1, sizeof(atomic_bool));
     const int rc = rfs_view_make_room(view, rfs_view_ranks(view), err);
 
     for (uint32_t r = 0; rc == 0 && r < rfs_view_ranks(view); r++)
@@ -347,7 +299,7 @@ static int show_ranks(struct rfs_view *view, struct rfs_error *err)
 }
 
 const struct rfs_view_kind rfs_kind_ranks = {
-    .by_rank = true, .open = show_ranks, .image = image_of, .free = free_ranks};
+    .by_rank = true, .open = show_ranks, .list = list, .encode = encode};
 
 const struct rfs_view_kind *rfs_kind_of(const struct rfs_view *view)
 {

@@ -29,12 +29,11 @@ _Static_assert(RESHARD_SCRATCH_EXTRA >= RFS_DISTANCE_STEP, "callers' scratch has
 
 struct reshard_reader {
     struct rfs_view *view;
-    size_t file; /* number of a shown file; unused for a tensor's own file */
-    const struct rfs_image *image;
-    struct rfs_tensors tensors; /* the targets of the image */
-    struct rfs_image *own;      /* owned; the image of a tensor's own file; else NULL */
-    bool scattered;             /* nothing is read ahead; constant once it is used */
-    pthread_mutex_t lock;       /* guards the rest; a leaf lock */
+    size_t file;                   /* number of a shown file; unused for a tensor's own file */
+    const struct rfs_image *image; /* held */
+    struct rfs_tensors tensors;    /* the targets of the image */
+    bool scattered;                /* nothing is read ahead; constant once it is used */
+    pthread_mutex_t lock;          /* guards the rest; a leaf lock */
     struct rfs_sequential sequential;
     struct rfs_slice
         slice; /* slice of slice_target; slice.n is 0 while it is taken, or there is none */
@@ -293,8 +292,9 @@ static int file_crc(struct rfs_view *view, size_t file, uint32_t *crc)
     int rc = rfs_once_begin(&shown->crc_made, &view->made, &view->lock);
     if (rc == 1) {
         pthread_mutex_unlock(&view->lock);
-        const struct rfs_image *image = RFS_PUBLISHED(&shown->image);
-        rc = sum_up(view, file, 0, image->bytes - RFS_CRC_TRAILER, crc);
+        uint64_t bytes;
+        (void)rfs_view_is_planned(view, file, &bytes); /* it has a reader */
+        rc = sum_up(view, file, 0, bytes - RFS_CRC_TRAILER, crc);
         pthread_mutex_lock(&view->lock);
         shown->crc = *crc;
         rfs_once_end(&shown->crc_made, &view->made, rc == 0);
@@ -426,6 +426,18 @@ static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t 
 
 /* ---- readers --------------------------------------------------------------------------------- */
 
+/* Begins a reader whose image was made with the result RC. Returns RC. */
+static int begin(struct reshard_reader *reader, int rc, const struct rfs_error *err)
+{
+    if (rc) {
+        rfs_image_free(reader->image);
+        return rfs_view_log_failure(reader->view, rc, err);
+    }
+    pthread_mutex_init(&reader->lock, NULL);
+    rfs_view_hold(reader->view);
+    return 0;
+}
+
 static int init_shown(struct rfs_view *view, size_t file, struct reshard_reader *reader)
 {
     struct rfs_error err = {0};
@@ -436,11 +448,7 @@ static int init_shown(struct rfs_view *view, size_t file, struct reshard_reader 
         reader->tensors = rfs_tensors_of_file(view, file, reader->image);
         rc = rfs_view_compare_copies_for(view, reader->image, &reader->tensors, &err);
     }
-    if (rc)
-        return rfs_view_log_failure(view, rc, &err);
-    pthread_mutex_init(&reader->lock, NULL);
-    rfs_view_hold(view);
-    return 0;
+    return begin(reader, rc, &err);
 }
 
 static int init_tensor(struct rfs_view *view, const struct rfs_view_hidden_object *object,
@@ -449,16 +457,12 @@ static int init_tensor(struct rfs_view *view, const struct rfs_view_hidden_objec
     struct rfs_error err = {0};
 
     *reader = (struct reshard_reader){.view = view};
-    const int rc = rfs_view_hidden_image(view, object, &reader->tensors, &reader->own, &err)
-                       ?: rfs_view_compare_copies_for(view, reader->own, &reader->tensors, &err);
-    if (rc) {
-        rfs_image_free(reader->own);
-        return rfs_view_log_failure(view, rc, &err);
-    }
-    reader->image = reader->own;
-    pthread_mutex_init(&reader->lock, NULL);
-    rfs_view_hold(view);
-    return 0;
+    struct rfs_image *image = NULL;
+    int rc = rfs_view_hidden_image(view, object, &reader->tensors, &image, &err);
+    reader->image = image;
+    if (rc == 0)
+        rc = rfs_view_compare_copies_for(view, image, &reader->tensors, &err);
+    return begin(reader, rc, &err);
 }
 
 int rfs_view_check_metadata(const struct rfs_view *view)
@@ -496,8 +500,8 @@ static int reader_init(reshard_view *set, uint64_t id, struct reshard_reader *re
 
 static void reader_end(struct reshard_reader *reader)
 {
+    rfs_image_free(reader->image);
     rfs_view_leave(reader->view);
-    rfs_image_free(reader->own);
     rfs_slice_free(&reader->slice);
     pthread_mutex_destroy(&reader->lock);
 }

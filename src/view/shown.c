@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files that a view shows: their ids, attributes and images, the sources that they are made of,
- * and files beside those of tensors, which describe the others or are passed on as they are.
+ * The files that a view shows: their ids and attributes, the sources that they are made of, and
+ * files beside those of tensors, which describe the others or are passed on as they are.
  */
 #include "base/cleanup.h"
 #include "base/order.h"
@@ -10,7 +10,6 @@
 #include "formats/chunks/chunks.h"
 #include "store/beneath.h"
 #include "view/internal.h"
-#include "view/kept_sizes.h"
 
 #include <sys/stat.h>
 
@@ -73,73 +72,6 @@ struct rfs_view_file *rfs_view_show(struct rfs_view *view, const char *fmt, ...)
     file->name = rfs_arena_vprintf(&view->memory, fmt, args);
     va_end(args);
     return file;
-}
-
-/* ---- images ---------------------------------------------------------------------------------- */
-
-const struct rfs_image *rfs_view_publish(struct rfs_view_file *file, struct rfs_image *fresh)
-{
-    const struct rfs_image *other = NULL;
-
-    if (atomic_compare_exchange_strong_explicit(&file->image, &other, fresh, memory_order_acq_rel,
-                                                memory_order_acquire))
-        return file->own = fresh;
-    rfs_image_free(fresh);
-    return other;
-}
-
-int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **out,
-                   struct rfs_error *err)
-{
-    struct rfs_view_file *shown = &view->files[file];
-
-    *out = atomic_load_explicit(&shown->image, memory_order_acquire);
-    if (*out)
-        return 0;
-    const int rc = view->kind->image(view, file, out, err);
-    if (rc)
-        return rc;
-    const uint64_t reported = atomic_load_explicit(&shown->reported, memory_order_acquire);
-    if (reported > 0 && reported - 1 != (*out)->bytes) {
-        rfs_view_sizes_refute(view);
-        return rfs_fail(err, -ESTALE, RFS_IN(shown->name), "mount again",
-                        "its sources were changed after its size was read");
-    }
-    if (!atomic_exchange_explicit(&shown->image, *out, memory_order_acq_rel))
-        rfs_view_sizes_planned(view);
-    return 0;
-}
-
-struct rfs_image_tensor *rfs_view_list_tensors(struct rfs_catalog *catalog,
-                                               const struct rfs_params *params,
-                                               const uint32_t *positions, size_t n)
-{
-    const struct rfs_intern *names = rfs_catalog_tables(catalog)->names;
-    struct rfs_image_tensor *tensors = calloc(n + 1, sizeof *tensors);
-
-    for (size_t i = 0; tensors && i < n; i++) {
-        struct rfs_image_tensor *tensor = &tensors[i];
-        tensor->target = positions ? positions[i] : (uint32_t)i;
-        const struct rfs_target *target = &params->targets[tensor->target];
-        tensor->name = rfs_intern_bytes(names, target->shown_name, &tensor->name_bytes);
-        tensor->source_name = rfs_intern_text(names, target->name);
-        tensor->type = rfs_catalog_type(catalog, target->shown_type);
-        if (tensor->type->kind == RFS_MAP)
-            tensor->lengths = rfs_catalog_lengths_of(catalog, target->lengths, &tensor->n_lengths);
-    }
-    return tensors;
-}
-
-int rfs_view_encode_safetensors(struct rfs_catalog *catalog, const struct rfs_params *params,
-                                const uint32_t *positions, struct rfs_safetensors_content content,
-                                struct rfs_image **out, struct rfs_error *err)
-{
-    RFS_FREE struct rfs_image_tensor *tensors =
-        rfs_view_list_tensors(catalog, params, positions, content.n);
-
-    content.tensors = tensors;
-    content.path = rfs_catalog_path(catalog);
-    return tensors ? rfs_safetensors_encode(&content, out, err) : rfs_fail_memory(err);
 }
 
 /* ---- the sources that something is made of --------------------------------------------------- */
@@ -285,6 +217,7 @@ static int show_copy(struct rfs_view *view, uint32_t id, const struct rfs_hf_cut
     struct rfs_copied parts[RFS_HF_CUTS + 1] = {{.file = id}};
     const size_t n = cuts ? cuts->n : 0;
     uint64_t bytes = 0;
+    struct rfs_image *image;
     struct rfs_reading reading;
 
     int rc = rfs_reading_begin_quiet(files, id, &reading);
@@ -304,9 +237,10 @@ static int show_copy(struct rfs_view *view, uint32_t id, const struct rfs_hf_cut
         parts[i].bytes = (i < n ? cuts->cut[i].from : bytes) - parts[i].offset;
     }
     rc = rfs_plan_add_file(files, id, file->plan, err);
-    if (rc == 0 && rfs_image_copied(parts, n + 1, &file->own))
+    if (rc == 0 && rfs_image_copied(parts, n + 1, &image))
         rc = rfs_fail_memory(err);
-    atomic_init(&file->image, file->own);
+    if (rc == 0)
+        rfs_view_give_image(file, image);
     return rc;
 }
 

@@ -315,9 +315,10 @@ void rfs_view_close(struct rfs_view *view)
     rfs_catalog_close(view->source);
     rfs_strategy_free(view->src);
     rfs_strategy_free(view->dst);
+    rfs_view_images_end(&view->images);
     for (size_t f = 0; f < view->n_files; f++) {
         free(view->files[f].storage_crcs);
-        rfs_image_free(view->files[f].own);
+        rfs_image_free(RFS_PUBLISHED(&view->files[f].own));
         if (view->files[f].plan)
             free(view->files[f].plan->sources);
         free(view->files[f].plan);
@@ -880,8 +881,8 @@ static int check_files(struct rfs_view *view, struct check *check)
 
     atomic_store(&view->notes.telling, RFS_TELL_EACH);
     for (size_t f = 0; rc == 0 && f < view->n_files; f++) {
-        const struct rfs_image *image;
-        rc = take_error(check, &view->log, rfs_view_image(view, f, &image, &err), &err);
+        uint64_t bytes;
+        rc = take_error(check, &view->log, rfs_view_plan_file(view, f, &bytes, &err), &err);
         if (++check->done, check->progress)
             check->progress(check->ctx, check->done, check->total);
     }

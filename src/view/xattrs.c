@@ -86,10 +86,10 @@ static int put_format(struct subject *of, FILE *out)
 
 static int sources_of_file(struct subject *of, struct rfs_view_origins *origins)
 {
-    const struct rfs_image *image;
     struct rfs_error err = {0};
+    uint64_t bytes;
 
-    const int rc = rfs_view_image(of->view, of->file, &image, &err);
+    const int rc = rfs_view_plan_file(of->view, of->file, &bytes, &err);
     if (rc)
         return rfs_view_log_failure(of->view, rc, &err);
     const struct rfs_rank_plan *plan = rfs_view_plan(of->view, of->file);
@@ -128,17 +128,16 @@ static int put_source_ranks(struct subject *of, FILE *out)
 
 static int put_parameters(struct subject *of, FILE *out)
 {
-    const struct rfs_image *image;
     struct rfs_error err = {0};
     uint64_t n;
 
     if (of->kind == SHOWN_FILE) {
-        const int rc = rfs_view_image(of->view, of->file, &image, &err);
+        const int rc = rfs_view_plan_file(of->view, of->file, &n, &err);
         if (rc)
             return rfs_view_log_failure(of->view, rc, &err);
         n = of->view->files[of->file].parameters;
         if (n == RFS_IN_PLAN)
-            n = rfs_tensors_of_file(of->view, of->file, image).params->n;
+            n = rfs_view_plan(of->view, of->file)->params->n;
     } else {
         n = rfs_view_count_parameters(of->view);
     }

@@ -16,6 +16,79 @@
 #include "base/cleanup.h"
 #include "formats/dcp/dcp_pickle.h"
 #include "formats/torch/torch.h"
+#include "formats/torch/torch_encode.h"
+
+/* ---- items ----------------------------------------------------------------------------------- */
+
+/* The regions of the first item of a type. */
+struct form {
+    size_t first, end;
+};
+
+/* The items that are put into a file, and the forms of their types. */
+struct items {
+    struct rfs_image_builder builder;
+    struct rfs_intern *types;
+    RFS_VEC(struct form) forms; /* by type: id in TYPES */
+};
+
+static void items_end(struct items *items)
+{
+    rfs_image_builder_end(&items->builder);
+    rfs_intern_free(items->types);
+    free(items->forms.data);
+}
+
+static int put_archive(struct items *items, const struct rfs_torch_item *item,
+                       struct rfs_error *err)
+{
+    const uint32_t id = rfs_intern_add(items->types, item->type, sizeof *item->type);
+    struct form form;
+
+    if (id == RFS_NO_ID)
+        return rfs_fail_memory(err);
+    if (id < items->forms.n) {
+        form = items->forms.data[id];
+        rfs_image_repeat(&items->builder, form.first, form.end, item->target, item->at);
+        return 0;
+    }
+    form.first = rfs_image_cut(&items->builder);
+    const int rc = rfs_torch_encode_item(&items->builder, item, err);
+    form.end = rfs_image_cut(&items->builder);
+    return rc ? rc : RFS_PUSH(&items->forms, form) ? 0 : rfs_fail_memory(err);
+}
+
+int rfs_dcp_encode_items(const struct rfs_image_tensor *items, size_t n, bool crc, const char *path,
+                         struct rfs_image **out, struct rfs_error *err)
+{
+    RFS_CLEANUP(items_end) struct items all = {.types = rfs_intern_new()};
+    int rc = all.types ? 0 : rfs_fail_memory(err);
+
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = put_archive(
+            &all,
+            &(struct rfs_torch_item){
+                .target = items[i].target, .at = items[i].at, .type = items[i].type, .crc = crc},
+            err);
+    if (rc)
+        return rc;
+    rc = rfs_image_finish(&all.builder, out);
+    if (rc == -EFBIG)
+        return rfs_fail(err, rc, RFS_IN(path), NULL,
+                        "a .distcp file would be larger than a file can be");
+    return rc ? rfs_fail_memory(err) : 0;
+}
+
+int rfs_dcp_item_bytes(const struct rfs_type *type, uint64_t *out, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
+    const int rc = rfs_torch_encode_item(&builder, &(struct rfs_torch_item){.type = type}, err);
+
+    *out = rfs_image_here(&builder);
+    return rc == 0 && (builder.failed || builder.literals.failed) ? rfs_fail_memory(err) : rc;
+}
+
+/* ---- .metadata ------------------------------------------------------------------------------- */
 
 #define SIZE RFS_DCP_NO_CLASS /* torch.Size, among the classes */
 

@@ -11,6 +11,16 @@
 #include "formats/image.h"
 #include "formats/walker.h"
 
+/*
+ * Makes a file of items: a chunk of a target each, which begins AT bytes into the target. Items of
+ * one type have their literals in the image once. CRC: checksums are computed when they are read. 0
+ * or -errno with *err filled: PATH is the source's.
+ */
+int rfs_dcp_encode_items(const struct rfs_image_tensor *items, size_t n, bool crc, const char *path,
+                         struct rfs_image **out, struct rfs_error *err);
+/* Gives the bytes of an item of a type. 0 or -errno with *err filled. */
+int rfs_dcp_item_bytes(const struct rfs_type *type, uint64_t *out, struct rfs_error *err);
+
 /* A chunk, as .metadata describes it. */
 struct rfs_dcp_listed_item {
     uint32_t name;         /* shown name; id in the tables' names */

@@ -308,7 +308,7 @@ struct location {
 static int find_shown(const struct rfs_explained_view *view, uint32_t rank, uint32_t target,
                       struct location *out)
 {
-    const struct rfs_image *image;
+    RFS_IMAGE_HELD *image = NULL;
 
     if (!view->of.by_rank || rank >= view->of.n_files)
         return 0;
@@ -364,7 +364,7 @@ static int find_part(struct rfs_view *view, uint32_t part, const struct rfs_piec
                      size_t n, struct location *out)
 {
     RFS_CLEANUP(rfs_slice_free) struct rfs_slice stored = {0};
-    const struct rfs_image *image;
+    RFS_IMAGE_HELD *image = NULL;
     uint64_t in = 0;
 
     for (size_t i = 0; i < n; i++)

@@ -290,12 +290,18 @@ struct frame {
     struct rfs_view *view;
     size_t number; /* number of the mount's file */
     struct rfs_view_shown file;
-    const struct rfs_image *image;
+    const struct rfs_image *image; /* held; or NULL */
     struct reshard_reader *reader;
     uint32_t rank; /* rank of the tree */
     char *path;    /* path in the tree, or where it would be; NULL: nowhere */
     struct rfs_reading reading;
 };
+
+static void frame_end(struct frame *frame)
+{
+    rfs_image_free(frame->image);
+    free(frame->path);
+}
 
 /* Returns the first offset of [begin, end) that differs, or END, or -errno with *err filled. */
 static int64_t compare_range(struct frame *frame, uint64_t begin, uint64_t end,
@@ -560,6 +566,7 @@ static int compare_one_file(void *ctx, size_t number)
     struct frames *frames = ctx;
     struct rfs_verify *verify = frames->verify;
     struct rfs_view *view = verify->src.list.view;
+    RFS_CLEANUP(frame_end)
     struct frame frame = {
         .verify = verify, .view = view, .number = number, .file = rfs_view_shown(view, number)};
     struct rfs_error err = {0};
@@ -569,7 +576,6 @@ static int compare_one_file(void *ctx, size_t number)
     /* The differences of this file are findings of its values. */
     if (frames->objects == 0 || number != frames->objects)
         rc = compare_shown(&frame, &frames->outcomes[number], &err);
-    free(frame.path);
     rfs_progress_file(&verify->progress);
     rfs_progress_tick(&verify->progress);
     /* A mount of a damaged source lacks such a file, which is among the findings. */

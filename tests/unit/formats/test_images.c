@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The other images: .ckpt files with a trailer, and the JSON files of where parameters are. */
 #include "formats/ckpt/ckpt.h"
+#include "formats/dcp/dcp_encode.h"
 #include "formats/safetensors/safetensors.h"
+#include "formats/torch/torch_encode.h"
 #include "tests/support/tree.h"
 #include "tests/unit/formats/encoded.h"
 
@@ -54,6 +56,68 @@ static void test_map(void **state)
     assert_int_equal(image->regions[3].at, 3);
     assert_int_equal(image->bytes, 7 + 3 + 9 + 200 + 7);
     rfs_image_free(image);
+}
+
+/* Writes what a reader sees of an image, however its literals are kept. */
+static struct bytes seen(const struct rfs_image *image)
+{
+    struct bytes out = {0};
+
+    for (size_t i = 0; i < image->n; i++) {
+        const struct rfs_region *region = &image->regions[i];
+        const uint64_t bytes = rfs_image_end(image, i) - region->start;
+        if (region->target == RFS_LITERAL) {
+            bytes_add(&out, image->literals + region->at, (size_t)bytes);
+            continue;
+        }
+        const size_t of = (size_t)(region->at >> 3); /* of a checksum: region with the bytes */
+        const bool is_crc = region->target == RFS_STORAGE_CRC;
+        const uint64_t words[] = {region->target, bytes,
+                                  is_crc ? image->regions[of].start : region->at};
+        bytes_add(&out, words, sizeof words);
+    }
+    return out;
+}
+
+/* Items of a few types, in any order: as each alone would be. */
+static void test_items(void **state)
+{
+    struct world *w = *state;
+    const uint64_t dims[][2] = {{4, 8}, {1, 8}, {0, 8}, {300, 70}};
+
+    for (size_t i = 0; i < 9; i++) {
+        add_tensor(w, "w", i % 5 == 1 ? RFS_FLOAT16 : RFS_FLOAT32, 2, dims[i % 4]);
+        w->tensors[i].at = 1000 * i;
+    }
+    for (int crc = 0; crc < 2; crc++) {
+        struct rfs_image_builder builder = {0};
+        struct rfs_image *image;
+        struct rfs_image *want;
+        uint64_t bytes = 0;
+        for (size_t i = 0; i < w->n; i++) {
+            const struct rfs_torch_item item = {.target = w->tensors[i].target,
+                                                .at = w->tensors[i].at,
+                                                .type = w->tensors[i].type,
+                                                .crc = crc};
+            uint64_t each;
+            assert_int_equal(rfs_torch_encode_item(&builder, &item, NULL), 0);
+            assert_int_equal(rfs_dcp_item_bytes(item.type, &each, NULL), 0);
+            bytes += each;
+            assert_int_equal(rfs_image_here(&builder), bytes);
+        }
+        assert_int_equal(rfs_image_finish(&builder, &want), 0);
+        assert_int_equal(rfs_dcp_encode_items(w->tensors, w->n, crc, "", &image, NULL), 0);
+        assert_int_equal(image->bytes, want->bytes);
+        assert_true(image->literal_bytes < want->literal_bytes);
+        struct bytes have = seen(image);
+        struct bytes wanted = seen(want);
+        assert_int_equal(have.n, wanted.n);
+        assert_memory_equal(have.data, wanted.data, have.n);
+        bytes_free(&have);
+        bytes_free(&wanted);
+        rfs_image_free(image);
+        rfs_image_free(want);
+    }
 }
 
 static void test_trailer(void **state)
@@ -145,6 +209,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_ckpt, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_map, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_items, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_trailer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_weight_map_of_mindspore, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_weight_map_of_huggingface, set_up, tear_down),

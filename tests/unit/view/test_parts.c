@@ -87,6 +87,7 @@ static void *look(void *arg)
         pthread_barrier_wait(looker->together);
         if (rfs_view_image(looker->view, file, &looker->seen[file], NULL))
             looker->seen[file] = NULL;
+        rfs_image_free(looker->seen[file]); /* the file has it for good */
     }
     return NULL;
 }
