@@ -17,7 +17,7 @@
  */
 #include "assemble/cast.h"
 
-#include "assemble/cast_x86.h"
+#include "assemble/cast_vectors.h"
 
 #include <assert.h>
 
@@ -228,7 +228,7 @@ void rfs_cast_portably(enum rfs_dtype to, void *dst, enum rfs_dtype from, const 
 void rfs_cast(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src, size_t count)
 {
     assert(rfs_dtype_is_float(from) && rfs_dtype_is_float_target(to));
-    const size_t done = rfs_cast_x86(to, dst, from, src, count);
+    const size_t done = rfs_cast_vectors(to, dst, from, src, count);
     rfs_cast_portably(to, (unsigned char *)dst + done * rfs_dtype_bytes(to), from,
                       (const unsigned char *)src + done * rfs_dtype_bytes(from), count - done);
 }

@@ -5,7 +5,7 @@
  * process's floating-point environment does not matter. F16C makes NaNs quiet and keeps their
  * payload, as cast.h promises.
  */
-#include "assemble/cast_x86.h"
+#include "assemble/cast_vectors.h"
 
 #if defined(__x86_64__)
 
@@ -118,8 +118,8 @@ static loop_fn *const loops[RFS_DTYPE_COUNT][RFS_DTYPE_COUNT] = {
     [RFS_BFLOAT16] = {[RFS_FLOAT32] = bf16_as_f32, [RFS_FLOAT16] = bf16_as_f16},
 };
 
-size_t rfs_cast_x86(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src,
-                    size_t count)
+size_t rfs_cast_vectors(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src,
+                        size_t count)
 {
     loop_fn *const loop = loops[from][to];
 
@@ -127,15 +127,6 @@ size_t rfs_cast_x86(enum rfs_dtype to, void *dst, enum rfs_dtype from, const voi
         return 0;
     loop(dst, src, count / STEP);
     return count / STEP * STEP;
-}
-
-#else
-
-size_t rfs_cast_x86(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src,
-                    size_t count)
-{
-    (void)to, (void)dst, (void)from, (void)src, (void)count;
-    return 0;
 }
 
 #endif

@@ -5,11 +5,11 @@
  * common, and lengths in between are made of two moves that overlap in the middle of the run.
  *
  * Runs of up to 4 bytes at short strides go through byte shuffles where the processor has them
- * (kernels_x86.c): there the single moves, not the memory, are the limit.
+ * (kernels_vectors.h): there the single moves, not the memory, are the limit.
  */
 #include "assemble/kernels.h"
 
-#include "assemble/kernels_x86.h"
+#include "assemble/kernels_vectors.h"
 
 /* Lengths that have a loop of their own. */
 #define EACH_LENGTH(X)                                                                             \

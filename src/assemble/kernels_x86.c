@@ -11,7 +11,7 @@
  *     src  a a . . b b . . c c . . d d . .   run 2, src_stride 4
  *     dst  a a b b c c d d x x x x x x x x
  */
-#include "assemble/kernels_x86.h"
+#include "assemble/kernels_vectors.h"
 
 #if defined(__x86_64__)
 
@@ -21,20 +21,14 @@
 
 #define RFS_AVX2 __attribute__((target("avx2")))
 
-/* Returns how many steps fit when each touches REACH bytes of SPAN, STEP_BYTES further each. */
-static size_t steps_within(size_t span, size_t reach, size_t step_bytes)
-{
-    return span < reach ? 0 : (span - reach) / step_bytes + 1;
-}
-
 RFS_AVX2 static size_t spread(unsigned char *dst, size_t dst_stride, const unsigned char *src,
                               size_t src_stride, size_t run, size_t count)
 {
     const size_t per_step = 32 / dst_stride;
     const size_t src_span = (count - 1) * src_stride + run;
     const size_t dst_span = (count - 1) * dst_stride + run;
-    size_t steps = steps_within(src_span, 16, per_step * src_stride);
-    const size_t room = steps_within(dst_span, 32, 32);
+    size_t steps = rfs_kernels_steps(src_span, 16, per_step * src_stride);
+    const size_t room = rfs_kernels_steps(dst_span, 32, 32);
     if (steps > room)
         steps = room;
 
@@ -66,8 +60,8 @@ RFS_AVX2 static size_t pack(unsigned char *dst, const unsigned char *src, size_t
 {
     const size_t per_step = (16 - run) / src_stride + 1;
     const size_t src_span = (count - 1) * src_stride + run;
-    size_t steps = steps_within(src_span, 16, per_step * src_stride);
-    const size_t room = steps_within(count * run, 16, per_step * run);
+    size_t steps = rfs_kernels_steps(src_span, 16, per_step * src_stride);
+    const size_t room = rfs_kernels_steps(count * run, 16, per_step * run);
     if (steps > room)
         steps = room;
 
@@ -99,15 +93,6 @@ size_t rfs_kernels_shuffle(unsigned char *dst, size_t dst_stride, const unsigned
     const int divides = per_step > 1 && per_step * dst_stride == 32;
     if (divides && src_stride <= 16 && (per_step - 1) * src_stride + run <= 16)
         return spread(dst, dst_stride, src, src_stride, run, count);
-    return 0;
-}
-
-#else
-
-size_t rfs_kernels_shuffle(unsigned char *dst, size_t dst_stride, const unsigned char *src,
-                           size_t src_stride, size_t run, size_t count)
-{
-    (void)dst, (void)dst_stride, (void)src, (void)src_stride, (void)run, (void)count;
     return 0;
 }
 

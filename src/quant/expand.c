@@ -115,6 +115,13 @@ static void decode(const struct rfs_quant *quant, const unsigned char *codes, ui
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
+/* Makes all NaNs the same: processors give products other ones. */
+static void unite_nans(float *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        values[i] = of_bits(values[i] != values[i] ? 0x7fc00000 : bits_of(values[i]));
+}
+
 /* Returns the bits of a BFloat16. All NaNs become one. */
 static inline uint16_t to_bf16(float value)
 {
@@ -164,8 +171,10 @@ void rfs_quant_expand_portably(const struct rfs_quant *quant, unsigned char *dst
                 values[i] = of_bits((uint32_t)narrow[i] << 16);
         if (quant->to == RFS_BFLOAT16)
             memcpy(dst, narrow, m * sizeof *narrow);
-        else
+        else {
+            unite_nans(values, BLOCK);
             memcpy(dst, values, m * sizeof *values);
+        }
         dst += m * rfs_dtype_bytes((enum rfs_dtype)quant->to);
     }
 }
@@ -174,7 +183,7 @@ void rfs_quant_expand_portably(const struct rfs_quant *quant, unsigned char *dst
 static void expand_block(const struct rfs_quant *quant, unsigned char *dst,
                          const unsigned char *codes, uint64_t at, size_t n, float scale, float zero)
 {
-    const size_t done = rfs_quant_expand_x86(quant, dst, codes, at, n, scale, zero);
+    const size_t done = rfs_quant_expand_vectors(quant, dst, codes, at, n, scale, zero);
 
     if (done == n)
         return;
@@ -377,6 +386,7 @@ void rfs_quant_expand_block(const struct rfs_quant *quant, unsigned char *dst,
         return;
     }
     if (quant->to != RFS_BFLOAT16) {
+        unite_nans(values, n);
         memcpy(dst, values, n * sizeof *values);
         return;
     }

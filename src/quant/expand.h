@@ -60,16 +60,36 @@ void rfs_quant_expand(const struct rfs_quant *quant, unsigned char *dst, const u
 void rfs_quant_expand_portably(const struct rfs_quant *quant, unsigned char *dst,
                                const unsigned char *codes, uint64_t at, size_t n, float scale,
                                float zero);
-/* Expands the first codes, as many as it can, with AVX2; returns how many. */
-size_t rfs_quant_expand_x86(const struct rfs_quant *quant, unsigned char *dst,
-                            const unsigned char *codes, uint64_t at, size_t n, float scale,
-                            float zero);
 /*
- * Expands codes of a row from code FROM on, which is there, as many as it can at once, with AVX2.
- * Returns the first code that it has not expanded.
+ * Vector instructions: AVX2 (expand_x86.c), or those of aarch64 (expand_neon.c). Other processors
+ * have none.
+ */
+#if defined(__x86_64__) || defined(__aarch64__)
+/* Expands the first codes, as many as it can at once; returns how many. */
+size_t rfs_quant_expand_vectors(const struct rfs_quant *quant, unsigned char *dst,
+                                const unsigned char *codes, uint64_t at, size_t n, float scale,
+                                float zero);
+/*
+ * Expands codes of a row from code FROM on, which is there, as many as it can at once, by tables of
+ * products. Returns the first code that it has not expanded.
  */
 size_t rfs_quant_expand_tables(const struct rfs_quant *quant, unsigned char *dst,
                                const struct rfs_quant_row *row, size_t from);
+#else
+static inline size_t rfs_quant_expand_vectors(const struct rfs_quant *quant, unsigned char *dst,
+                                              const unsigned char *codes, uint64_t at, size_t n,
+                                              float scale, float zero)
+{
+    (void)quant, (void)dst, (void)codes, (void)at, (void)n, (void)scale, (void)zero;
+    return 0;
+}
+static inline size_t rfs_quant_expand_tables(const struct rfs_quant *quant, unsigned char *dst,
+                                             const struct rfs_quant_row *row, size_t from)
+{
+    (void)quant, (void)dst, (void)row;
+    return from;
+}
+#endif
 /* Returns the number of a scale that is stored at AT. For tests alone, outside of expand.c. */
 float rfs_quant_scale_value(const struct rfs_quant *quant, const unsigned char *at);
 /* Gives the numbers of N scales that are stored from AT on. */

@@ -186,9 +186,9 @@ EXPAND(expand_e2m1_2, RFS_QUANT_E2M1_2, true)
 typedef size_t expand_fn(const struct rfs_quant *, unsigned char *, const unsigned char *, size_t,
                          float, float);
 
-size_t rfs_quant_expand_x86(const struct rfs_quant *quant, unsigned char *dst,
-                            const unsigned char *codes, uint64_t at, size_t n, float scale,
-                            float zero)
+size_t rfs_quant_expand_vectors(const struct rfs_quant *quant, unsigned char *dst,
+                                const unsigned char *codes, uint64_t at, size_t n, float scale,
+                                float zero)
 {
     static expand_fn *const fns[] = {
         [RFS_QUANT_E4M3] = expand_e4m3,    [RFS_QUANT_INT8] = expand_int8,
@@ -368,31 +368,6 @@ size_t rfs_quant_expand_tables(const struct rfs_quant *quant, unsigned char *dst
     return quant->to == RFS_BFLOAT16 && quant->round != RFS_FLOAT16 && rfs_processor_has_avx2()
                ? table_of(quant, dst, row, from)
                : from;
-}
-
-#else
-
-size_t rfs_quant_expand_x86(const struct rfs_quant *quant, unsigned char *dst,
-                            const unsigned char *codes, uint64_t at, size_t n, float scale,
-                            float zero)
-{
-    (void)quant;
-    (void)dst;
-    (void)codes;
-    (void)at;
-    (void)n;
-    (void)scale;
-    (void)zero;
-    return 0;
-}
-
-size_t rfs_quant_expand_tables(const struct rfs_quant *quant, unsigned char *dst,
-                               const struct rfs_quant_row *row, size_t from)
-{
-    (void)quant;
-    (void)dst;
-    (void)row;
-    return from;
 }
 
 #endif

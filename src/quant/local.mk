@@ -3,6 +3,7 @@ librfs_la_SOURCES += \
 	src/quant/codes.h \
 	src/quant/expand.c \
 	src/quant/expand.h \
+	src/quant/expand_neon.c \
 	src/quant/expand_x86.c \
 	src/quant/pair.c \
 	src/quant/quant.c \

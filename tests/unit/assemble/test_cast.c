@@ -359,10 +359,19 @@ static void test_any_environment(void **state)
 #if defined(__x86_64__)
                     const unsigned saved = __builtin_ia32_stmxcsr();
                     __builtin_ia32_ldmxcsr(saved | 0x8040);
+#elif defined(__aarch64__) /* flushes subnormals of all types; one NaN; other halves */
+                    uint64_t saved;
+                    __asm__ __volatile__("mrs %0, fpcr" : "=r"(saved));
+                    __asm__ __volatile__("msr fpcr, %0" : : "r"(saved | UINT64_C(0x7080000)));
 #endif
                     ways[w](to->dtype, dst[1], from->dtype, src, n);
 #if defined(__x86_64__)
                     __builtin_ia32_ldmxcsr(saved);
+#elif defined(__aarch64__)
+                    uint64_t after;
+                    __asm__ __volatile__("mrs %0, fpcr" : "=r"(after));
+                    assert_int_equal(after, saved | UINT64_C(0x7080000));
+                    __asm__ __volatile__("msr fpcr, %0" : : "r"(saved));
 #endif
                     fesetround(FE_TONEAREST);
                     assert_memory_equal(dst[0], dst[1], n * width(to) / 8);
