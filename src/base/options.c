@@ -28,8 +28,9 @@ enum {
 
 static const char *const ciphers[] = {"AES-GCM", "AES-CBC", "SM4-CBC", "AES-GCM-untagged", NULL};
 static const char *const checks[] = {"crc", NULL};
-static const char *const shown[] = {"ranks",       "huggingface",    "unified", "dcp",
-                                    "mindformers", "hyper_parallel", "peft",    NULL};
+static const char *const shown[] = {"ranks", "huggingface", "unified",
+                                    "dcp",   "mindformers", "hyper_parallel",
+                                    "peft",  "gguf",        NULL};
 static const char *const unwrap[] = {"unwrap", NULL};
 static const char *const orders[] = {"program", "layers", NULL};
 static const char *const ways[] = {"auto", "direct", "cached", NULL};
@@ -50,7 +51,9 @@ static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
 #define SHOWS(view) (1U << RFS_SHOW_##view)
 enum {
     /* Views of files with parts of one whole checkpoint. */
-    WHOLE = SHOWS(HUGGINGFACE) | SHOWS(UNIFIED) | SHOWS(PEFT),
+    WHOLE = SHOWS(HUGGINGFACE) | SHOWS(UNIFIED) | SHOWS(PEFT) | SHOWS(GGUF),
+    /* Views with one file of tensors. */
+    ONE = SHOWS(PEFT) | SHOWS(GGUF),
     /* Views that describe how they cut tensors. */
     CUT = SHOWS(DCP) | SHOWS(MINDFORMERS) | SHOWS(HYPER_PARALLEL),
     ALL = WHOLE | CUT | SHOWS(RANKS),
@@ -65,7 +68,7 @@ static const char order_limit[] =
 static const char order_remedy[] = "-o format=safetensors, -o view=huggingface or -o view=unified";
 static const struct rfs_option_limit of_order[] = {
     {ALL, NULL, "safetensors", order_limit, order_remedy},
-    {CUT | SHOWS(PEFT), NULL, NULL, order_limit, order_remedy},
+    {CUT | ONE, NULL, NULL, order_limit, order_remedy},
     {0}};
 static const struct rfs_option_limit of_file_size[] = {
     {ALL & ~WHOLE, NULL, NULL,
@@ -73,6 +76,8 @@ static const struct rfs_option_limit of_file_size[] = {
      "each rank",
      "-o view=huggingface or -o view=unified"},
     {SHOWS(PEFT), NULL, NULL, "PEFT reads one file of tensors, which file_size would divide",
+     "leave file_size out"},
+    {SHOWS(GGUF), NULL, NULL, "view=%s has one file, which file_size would divide",
      "leave file_size out"},
     {0}};
 static const struct rfs_option_limit of_chunk_size[] = {
@@ -82,7 +87,9 @@ static const struct rfs_option_limit of_lora_alpha[] = {
 static const struct rfs_option_limit of_format[] = {
     {SHOWS(DCP), NULL, NULL, "view=%s is made of the files of torch.distributed.checkpoint",
      "leave format= out"},
-    {WHOLE | CUT, NULL, "safetensors", "view=%s is made of safetensors files", "leave format= out"},
+    {SHOWS(GGUF), NULL, "gguf", "view=%s is made of a GGUF file", "leave format= out"},
+    {(WHOLE & ~SHOWS(GGUF)) | CUT, NULL, "safetensors", "view=%s is made of safetensors files",
+     "leave format= out"},
     {0}};
 static const char crc_limit[] =
     "option crc is for .ckpt files: in a safetensors file the checksum would stand before the "

@@ -30,7 +30,8 @@ enum rfs_shown {
     RFS_SHOW_DCP,
     RFS_SHOW_MINDFORMERS,
     RFS_SHOW_HYPER_PARALLEL,
-    RFS_SHOW_PEFT
+    RFS_SHOW_PEFT,
+    RFS_SHOW_GGUF
 };
 
 /* The order of tensors in safetensors files. */

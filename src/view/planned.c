@@ -301,6 +301,22 @@ static int show_ranks(struct rfs_view *view, struct rfs_error *err)
 const struct rfs_view_kind rfs_kind_ranks = {
     .by_rank = true, .open = show_ranks, .list = list, .encode = encode};
 
+/* Shows one file in the root, of all tensors. */
+static int show_one(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_format_row *row = &rfs_formats[rfs_view_options_format(&view->options)];
+    const int rc = rfs_view_make_room(view, 1, err);
+
+    if (rc)
+        return rc;
+    struct rfs_view_file *file = rfs_view_show(view, "model%s", row->endings[0]);
+    file->parameters = RFS_IN_PLAN;
+    file->mapped = row->mapped;
+    return 0;
+}
+
+static const struct rfs_view_kind kind_one = {.open = show_one, .list = list};
+
 const struct rfs_view_kind *rfs_kind_of(const struct rfs_view *view)
 {
     static const struct rfs_view_kind *const kinds[] = {
@@ -311,6 +327,7 @@ const struct rfs_view_kind *rfs_kind_of(const struct rfs_view *view)
         [RFS_SHOW_DCP] = &rfs_kind_dcp,
         [RFS_SHOW_HYPER_PARALLEL] = &rfs_kind_dcp,
         [RFS_SHOW_MINDFORMERS] = &rfs_kind_mindformers,
+        [RFS_SHOW_GGUF] = &kind_one,
     };
 
     return rfs_catalog_has_parts(view->source) ? &rfs_kind_parts : kinds[view->options.shown];

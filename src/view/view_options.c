@@ -47,9 +47,10 @@ static int check_together(const struct rfs_options *o, struct rfs_error *err)
         return rfs_fail_usage(err, "convert=NAME as well",
                               "option convert_options is for conversion rules, and none are given");
     if (!rc && o->hf_config && !o->convert && !o->src_rules && !o->dst_rules && !o->dequantize &&
-        o->shown != RFS_SHOW_HUGGINGFACE)
+        o->shown != RFS_SHOW_HUGGINGFACE && rfs_view_options_format(o) != RFS_FORMAT_GGUF)
         return rfs_fail_usage(err, "convert=NAME, dequantize, or view=huggingface",
-                              "option hf_config is for rules, dequantize and view=huggingface");
+                              "option hf_config is for rules, dequantize, view=huggingface and "
+                              "GGUF files");
     if (!rc && (o->shown == RFS_SHOW_DCP || o->shown == RFS_SHOW_HYPER_PARALLEL) && !o->dst_rules &&
         !o->dst_strategy)
         return 0; /* dst_ranks alone says how many files there are */
@@ -145,6 +146,8 @@ enum rfs_format rfs_view_options_format(const struct rfs_options *options)
         return RFS_FORMAT_CKPT;
     case RFS_SHOW_DCP:
         return RFS_FORMAT_TORCH;
+    case RFS_SHOW_GGUF:
+        return RFS_FORMAT_GGUF;
     case RFS_SHOW_HUGGINGFACE:
     case RFS_SHOW_UNIFIED:
     case RFS_SHOW_MINDFORMERS:

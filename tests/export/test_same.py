@@ -21,7 +21,7 @@ VIEWS = {
     "ckpt": ["format=ckpt", "format=ckpt,{dst}"],
     "safetensors": ["format=safetensors,{dst}"],
     "pt": ["format=pt,{dst}"],
-    "gguf": ["format=gguf,{dst}"],
+    "gguf": ["format=gguf,{dst}", "view=gguf"],
     "huggingface": ["view=huggingface", "view=huggingface,file_size=8K"],
     "unified": ["view=unified,file_size=8K"],
     "dcp": ["view=dcp", "view=dcp,dst_ranks=3,chunk_size=1K", "view=dcp,{dst}"],
@@ -161,7 +161,7 @@ def test_each_opening_has_a_case():
         shown = re.search(r"static const char \*const shown\[\] = \{([^}]*)\}", file.read())[1]
     with open(os.path.join(top, "src", "formats", "words.h"), encoding="utf-8") as file:
         formats = " ".join(re.findall(r'ROW\(\w+, "\w+"\)', file.read()))
-    words_of_options = sorted(re.findall(r'"(\w+)"', formats + shown))
+    words_of_options = sorted(set(re.findall(r'"(\w+)"', formats + shown)))
     equal(words_of_options, sorted(VIEWS), "words of view= and format=")
     equal([w for w in VIEWS if f"test_each_opening_is_the_same_{w}" not in globals()], [], "views without a test")
 

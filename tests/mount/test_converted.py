@@ -97,7 +97,7 @@ def test_a_model_with_its_files_without_rules():
     log, _, there, _ = huggingface_log(other, beside, given, model_type="gpt2")
     check("no tensor has" not in log, log)
     equal(there, known, "what is there")
-    fails(2, "option hf_config is for rules, dequantize and view=huggingface; try: convert=NAME, dequantize, or view=huggingface",
+    fails(2, "option hf_config is for rules, dequantize, view=huggingface and GGUF files; try: convert=NAME, dequantize, or view=huggingface",
           other.src, folder("refused"), "-o", f"{given},src_strategy={other.dir}/src_strategy.ckpt")
     fails(1, f"{beside}: is a folder; try: {beside}/config.json", other.src, folder("refused"), "-o",
           f"hf_config={beside},view=huggingface,src_strategy={other.dir}/src_strategy.ckpt")

@@ -47,13 +47,15 @@ def stored(path):
 
 
 def untouched(case):
-    """format=gguf without dequantize: the same blocks."""
-    target = case.new("blocks")
-    problem = shown.export(case.source, target, {"format": "gguf"})
+    """format=gguf and view=gguf without dequantize: the same blocks."""
+    target, whole_file = case.new("blocks"), case.new("one")
+    problem = shown.export(case.source, target, {"format": "gguf"}) or shown.export(case.source, whole_file, {"view": "gguf"})
     if problem:
         return problem
     want = {name: tensor for path in case.model.paths for name, tensor in stored(path).items()}
     got = stored(os.path.join(target, "rank_0", "checkpoint_0.gguf"))
+    if got != stored(os.path.join(whole_file, "model.gguf")):
+        return "view=gguf shows another file"
     if set(got) != set(want):
         return f"the file has {sorted(got)}"
     return next((f"{n} is {got[n][:2]} with {len(got[n][2])} bytes" for n in want if got[n] != want[n]), None)

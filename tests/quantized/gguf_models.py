@@ -121,10 +121,10 @@ class Case:
     def back(self, folder):
         """Of HuggingFace's model a file: gguf and transformers read it."""
         target = os.path.join(folder, "back")
-        problem = shown.export(os.path.join(folder, "hf"), target, self.options(format="gguf"))
+        problem = shown.export(os.path.join(folder, "hf"), target, self.options(view="gguf"))
         if problem:
             return problem
-        file = os.path.join(target, "rank_0", "checkpoint_0.gguf")
+        file = os.path.join(target, "model.gguf")
         values = {k: f.contents() for k, f in gguf.GGUFReader(file).fields.items() if not k.startswith("GGUF.")}
         missing = values_differ(values, os.path.join(self.source, "model.gguf"))
         if missing:
