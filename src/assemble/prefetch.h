@@ -20,8 +20,8 @@
  *
  * Memory: windows take room from the cache's budget, at most three quarters of it and 96 MiB (512
  * MiB of objects). A window is freed when all its requested bytes have been used. When others need
- * the room, one goes of which each byte was used once, or that was not used for a second. What is
- * read ahead takes no other window; a thread that waits also takes those that were used in part.
+ * the room, a window goes if each of its bytes was used once, or none for a second. Reading ahead
+ * takes the room of no other window; a thread that waits also takes windows that were used in part.
  *
  * Threads: all functions but new and free. One lock, a leaf lock; not held across I/O or copying. A
  * thread that holds windows waits for reads that are under way, without holding a descriptor; reads

@@ -19,8 +19,8 @@ void rfs_intern_free(struct rfs_intern *table);
 /* Returns the id of bytes, or RFS_NO_ID when out of memory (or of ids). */
 uint32_t rfs_intern_add(struct rfs_intern *table, const void *bytes, size_t length);
 /*
- * Interns bytes, and says whether they were not there: to one thread only. True, too, when out of
- * memory, so that what is said once is rather said twice than never.
+ * Interns bytes, and returns true to the first thread that does so. Also returns true when out of
+ * memory, so that a message may come twice, but never stays away.
  */
 bool rfs_intern_is_new(struct rfs_intern *table, const void *bytes, size_t length);
 /* Returns the id of bytes seen before, or RFS_NO_ID. */

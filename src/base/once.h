@@ -2,9 +2,9 @@
 /*
  * Objects that are made at their first use, and then only read.
  *
- * struct rfs_once is for what is costly to make twice: one thread makes it, while others that need
- * it wait. The owner has the lock and the condition (of rfs_cancel_init_cond), which may serve
- * other things, too; nothing is held while the object is made.
+ * struct rfs_once is for an object that costs too much to make twice: one thread makes it, while
+ * others wait for it. The owner has the lock and the condition (of rfs_cancel_init_cond), and may
+ * use them for other things, too. The maker holds no lock.
  *
  *     pthread_mutex_lock(&lock);
  *     int rc = rfs_once_begin(&once, &done, &lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A line for a user at a terminal who waits for object storage. It is for programs that have one
- * thread, and uses SIGALRM.
+ * Prints a line on a terminal while a program waits for object storage. It uses SIGALRM, and is for
+ * programs with one thread.
  */
 #pragma once
 

@@ -4,8 +4,8 @@
  * "re:" and a pattern of Python that matches the beginning of a name, or by a class. The first kind
  * counts more than the second, and that more than the third.
  *
- * The class of a module is unknown here, as are names with other prefixes that a program may have,
- * and patterns that are not read. So there is what is known to name a module, and what may.
+ * Nothing here knows the class of a module, other prefixes that a program may give to names, or the
+ * patterns that it cannot read. So a target names a module for certain, or perhaps.
  *
  * Threads: all functions but read and free.
  */

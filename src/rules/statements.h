@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rules as they are parsed: what parse.c gives to those who apply them. Inside the room only. */
+/* Parsed rules: parse.c makes them, and the rest of this room applies them. Of this room alone. */
 #pragma once
 
 #include "base/lex.h"

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A checkpoint that describes itself: tensors with their full shapes, each stored as chunks. A
- * chunk is a box of elements with a place in some file; the chunks of a tensor tile it. Beside them
- * there may be objects, which are passed on as they are.
+ * chunk is a box of elements with a place in some file; the chunks of a tensor tile it. Objects
+ * beside them are passed on unchanged.
  *
  * A reader of a format (dcp.h, mindformers.h) declares every tensor with its chunks, then sets
  * where each chunk is stored. rfs_chunks_finish proves that the chunks tile their tensors: no gap,
  * no overlap, all of them stored. After that nothing changes. Only the places within files are
  * added, when they are first needed.
  *
- * The chunks of a tensor are found by the grid of all their borders: each cell of the grid lies in
- * one chunk. So a box finds the chunks that it touches in the time of the cells that it touches.
+ * The borders of a tensor's chunks make a grid, and each cell of the grid lies in one chunk. So
+ * finding the chunks that a box touches costs as much as the cells that it touches.
  *
  * A tensor may be stored flattened (boxes.c draws it): its chunks then are boxes of another tensor,
  * and ranges of elements in its own. The elements of a chunk need not lie row by row in the file.
  *
- * Several files may have one chunk. One of them is read. The others are its further copies, which
- * are lists of files: chunks with equal lists share one. In formats that look chunks
- * up in headers (Checkpoint 2.0), a chunk whose file turns out to be damaged is located in a copy.
- * It stays there: file and place are published once, together.
+ * Several files may have the same chunk. One of them is read; the others are its further copies,
+ * kept as a list of files that chunks with equal lists share. In formats that look chunks up in
+ * headers (Checkpoint 2.0), a chunk moves to a copy if its file turns out to be damaged. It stays
+ * there: file and place are published once, together.
  *
  * Cost: 40 bytes a chunk, 4 for each cell of a grid (as many as chunks, where the chunks themselves
  * are a grid), 8 for each border; 64 a tensor; 136 for a chunk whose elements do not lie row by
@@ -85,7 +85,7 @@ struct rfs_copy_item {
 /* A further copy of a chunk, once it is located. */
 struct rfs_chunked_copy {
     uint32_t file;
-    uint32_t type; /* type of what the file has in its place; RFS_NO_ID: nothing */
+    uint32_t type; /* type of the data in its place; RFS_NO_ID: there is none */
     uint64_t at;   /* where the elements begin in the file, row by row */
 };
 
@@ -93,8 +93,8 @@ struct rfs_chunked_tensor {
     uint32_t name; /* ids in the tables */
     uint32_t type;
     /*
-     * type that the chunks are boxes of: another one if it was flattened, by rfs_chunks_unflatten
-     * or, as one tile, by a reader that sets its type when it is added
+     * type of the tensor that the chunks tile: another one if this tensor was flattened, by
+     * rfs_chunks_unflatten or, as one tile, by a reader that sets its type when it adds it
      */
     uint32_t stored;
     uint32_t first, n;           /* range of chunks */
@@ -103,7 +103,7 @@ struct rfs_chunked_tensor {
     bool on_trust;   /* more files have a chunk of it than the files say */
 };
 
-/* A value that is not a tensor: its item's bytes are all that is known of it. */
+/* A value that is not a tensor: nothing but its item's bytes is known. */
 struct rfs_chunked_object {
     uint32_t name; /* id in the tables; no tensor has it */
     uint32_t file; /* RFS_NO_ID: not stored yet */
@@ -140,8 +140,8 @@ struct rfs_chunks_format {
      */
     int (*locate)(struct rfs_chunks *chunks, uint32_t chunk, struct rfs_error *err);
     /*
-     * Finds what OUT's file has in the place of CHUNK. NULL: copy_places has the places. From any
-     * thread. 0, or -errno with *err filled, which is about the whole file.
+     * Finds the data in OUT's file in place of CHUNK, from any thread. Returns 0, or -errno with
+     * *err filled, an error of the whole file. NULL: copy_places has the places.
      */
     int (*locate_copy)(struct rfs_chunks *chunks, uint32_t chunk, struct rfs_chunked_copy *out,
                        struct rfs_error *err);

@@ -3,7 +3,7 @@
  * The state that hfai's dist_ckpt.save wrote in parts, PART_000.pt to PART_{n-1}.pt (format 2.0.0),
  * and the same state in another number of parts, or whole. state.c draws the format.
  *
- * Opening reads the pickles of all parts and no tensor, but for the step counts of optimizers, and
+ * Opening reads the pickles of all parts, and of tensors only the step counts of optimizers. It
  * proves that the parts belong together. Cost: the pickles (which list each optimizer's parameters
  * in every part) as graphs (formats/torch/pickle.h) with 8 bytes more for each node, 128 for each
  * tensor or state entry, and 96 for each piece of a large tensor; all is linear in these, and
@@ -93,7 +93,7 @@ struct rfs_hfai_value {
 /*
  * List of all that dist_ckpt.load returns but the number of parts and the format, by its path
  * there: "optimizer.state.0.exp_avg", "ema.2.weight"; entries of the only model by their own names.
- * The list does not depend on the number of parts, but for the order.
+ * Only the order of the list depends on the number of parts.
  */
 struct rfs_hfai_list {
     struct rfs_arena arena;
@@ -103,7 +103,7 @@ struct rfs_hfai_list {
     RFS_VEC(struct rfs_hfai_value)
     values; /* values other than tensors; containers, too, without their items */
 };
-/* What is listed, and how. */
+/* Options of a list. */
 struct rfs_hfai_listing {
     struct rfs_chunks_source to; /* files, tables and log for the chunks */
     bool models;                 /* only the models */

@@ -55,9 +55,9 @@ struct rfs_document {
 void rfs_document_free(struct rfs_document *document);
 
 /*
- * Make nodes, which the document owns. Texts are copied. NULL when out of memory: then nothing more
- * is made or added, and FAILED stays set. What is NULL may be added, so that a maker makes all of a
- * document and looks once.
+ * Make nodes, which the document owns, and copy texts. They return NULL when out of memory; from
+ * then on nothing more is made, and FAILED stays set. A NULL may be added, so that a caller builds
+ * a whole document and checks FAILED once.
  */
 struct rfs_node *rfs_document_text(struct rfs_document *document, const char *text);
 struct rfs_node *rfs_document_int(struct rfs_document *document, int64_t value);

@@ -8,7 +8,7 @@
  * Nodes are shared where the pickle shares them, and a list may contain itself: code that walks the
  * graph must bound its depth (RFS_PICKLE_DEPTH) and, to visit each node once, mark nodes by number.
  *
- * Cost: 32 bytes a node, but for None, booleans and integers up to 65,535, which cost nothing; 8 to
+ * Cost: 32 bytes a node, and nothing for None, booleans and integers up to 65,535; 8 to
  * 12 for each item of a container; and the pickle itself, which texts point into. While it is read,
  * 8 for each value on the stack or in the memo. Immutable once read.
  */
