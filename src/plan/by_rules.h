@@ -18,7 +18,7 @@
 struct rfs_by_rules_config {
     /*
      * planner of the source, borrowed; its destination is unsharded, it renames nothing, and it
-     * lists what is not complete
+     * lists incomplete tensors
      */
     struct rfs_planner *whole;
     struct rfs_catalog *catalog; /* the planner's */
@@ -66,15 +66,13 @@ size_t rfs_by_rules_incomplete(const struct rfs_by_rules *by_rules);
 /* Returns a rank that should have the lost part of a source tensor that is not complete. */
 uint32_t rfs_by_rules_lost(const struct rfs_by_rules *by_rules, uint32_t source);
 /*
- * Refuses the tensor MADE, which a planner of what is made shows, because SOURCE is not complete.
+ * Refuses the tensor MADE because SOURCE, from which rules make it, is not complete. Returns
  * -ENOENT.
  */
 int rfs_by_rules_fail_lost(const struct rfs_planner *planner, const char *made, uint32_t source,
                            struct rfs_error *err);
 
-/*
- * Says whether a copy and its original are complete. If not, what is made of the original is not.
- */
+/* Says whether a copy and its original are complete. If not, neither is any tensor made of them. */
 bool rfs_by_rules_can_compare(const struct rfs_by_rules *by_rules,
                               const struct rfs_rules_copy *copy);
 /*

@@ -166,7 +166,7 @@ static inline bool rfs_plan_is_cut(const struct rfs_role *role, const struct rfs
  * go on without missing data, or list it. 0 or -ENOMEM.
  */
 int rfs_plan_lack(const struct rfs_planner *planner, uint32_t name, uint32_t rank);
-/* Says whether a parameter was noted, by a planner that does with what is lost as LOST says. */
+/* Says whether a planner that treats lost data as LOST says has noted a parameter. */
 bool rfs_plan_is_lost(const struct rfs_planner *planner, uint32_t name, enum rfs_lost lost);
 
 /* ---- what strategies and folders show (strategies.c) ----------------------------------------- */
@@ -196,15 +196,15 @@ struct rfs_vanished {
     RFS_VEC(uint32_t) ranks;     /* for each name, a lost rank that should have a slice */
 };
 /*
- * Finds parameters that are not in PARAMS, and of which lost ranks should have a slice that no
- * other rank has. 0 or -ENOMEM.
+ * Finds parameters outside of PARAMS with a slice that lost ranks should have, and no other rank
+ * has. Returns 0 or -ENOMEM.
  */
 int rfs_plan_find_vanished(const struct rfs_planner *planner, const struct rfs_params *params,
                            struct rfs_vanished *out);
 /*
  * Proves that a checkpoint that describes itself has all files of its save, or that names= leaves
- * out what is incomplete without them; and with strict, that its metadata is of these files. 0,
- * -EINVAL or -ENOENT with *err filled.
+ * out every tensor that needs a missing one; and with strict, that its metadata is of these files.
+ * Returns 0, or -EINVAL or -ENOENT with *err filled.
  */
 int rfs_plan_check_chunks(const struct rfs_planner *planner, struct rfs_error *err);
 
@@ -281,8 +281,8 @@ int rfs_plan_chunked_attributes(struct rfs_planning *planning, struct rfs_rank_p
 /* ---- conversion rules (by_rules.c) ----------------------------------------------------------- */
 
 /*
- * Proves that the tensors that a planner of what is made shows are made of complete ones. 0, or
- * -ENOENT with *err filled.
+ * Proves that conversion rules make all shown tensors of complete ones. Returns 0, or -ENOENT with
+ * *err filled.
  */
 int rfs_by_rules_check_lost(const struct rfs_planner *planner, struct rfs_error *err);
 /* Gives a plan the attributes of the whole source. 0 or -errno with *err filled. */

@@ -86,10 +86,10 @@ struct rfs_planner_config {
     /* names and dtypes of the outputs; NULL: as in the source */
     const struct rfs_names *names;
     enum rfs_lost lost;
-    struct rfs_lacking *lacking; /* gets what is left out or listed; else NULL */
+    struct rfs_lacking *lacking; /* for RFS_LOST_LEFT_OUT and RFS_LOST_LISTED; else NULL */
     /*
-     * Result of conversion rules; then the catalogue is the one derived by them. NULL: the
-     * catalogue is of files.
+     * Result of conversion rules, which also made the catalogue. NULL: the catalogue is made of
+     * files.
      */
     const struct rfs_by_rules *by_rules;
 };
@@ -97,16 +97,16 @@ struct rfs_planner_config {
 /* Checks the strategies against each other and against the rank folders; opens no source file. */
 int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner **out,
                     struct rfs_error *err);
-/* What a derived planner does otherwise. */
+/* The differences between a derived planner and its origin. */
 struct rfs_planner_change {
     const struct rfs_strategy *dst; /* NULL: unsharded, one rank */
     struct rfs_notes *notes;        /* NULL: nobody wants notes */
     bool keep_empty;                /* tensors without bytes stay, too */
-    struct rfs_lacking *lacking;    /* gets what is lost and left out; NULL: refuse it */
+    struct rfs_lacking *lacking;    /* gets lost data, which is left out; NULL: refuse it */
 };
 /*
- * Makes another planner of the same source, for looking at what FROM, which outlives it, shows: it
- * decides as FROM did whether the source is one stage by itself, and is not strict.
+ * Makes another planner of the same source, to look at the output of FROM, which must outlive it.
+ * It shares FROM's decision whether the source is one stage by itself, and is not strict.
  */
 int rfs_planner_derive(const struct rfs_planner *from, const struct rfs_planner_change *change,
                        struct rfs_planner **out, struct rfs_error *err);
@@ -170,24 +170,21 @@ int rfs_plan_add_file(struct rfs_files *files, uint32_t file, struct rfs_rank_pl
 int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rfs_rank_plan **out,
                      struct rfs_error *err);
 /*
- * Proves that the strategies look like those of the source's network: one rank of each source stage
- * is indexed, and samples of it are compared with those of other ranks. 0, or with *err filled the
- * error of planning a rank, or -EIO where a store of objects does not let a header be read.
+ * Checks that the strategies fit the source's network: it indexes one rank of each source stage,
+ * and compares samples of it with those of other ranks. Returns 0, or with *err filled the error of
+ * planning a rank, or -EIO if object storage does not deliver a header.
  */
 int rfs_planner_check_shapes(struct rfs_planner *planner, struct rfs_error *err);
 /* Returns the plan of a rank if it is made already, else NULL. Lock-free. */
 const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner, uint32_t rank);
 
 /*
- * Sets the shown name and type of a target that the caller has made. Its shown name is RFS_NO_ID
- * when the user leaves it out. 0, or -ENOMEM with *err filled.
+ * Sets the shown name and type of the caller's target. The name becomes RFS_NO_ID if the user
+ * leaves the parameter out. Returns 0, or -ENOMEM with *err filled.
  */
 int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, struct rfs_error *err);
 
-/*
- * Says whether a cast of conversion rules names a target's shown dtype, so that it is not dtype=
- * alone.
- */
+/* Says whether a cast of conversion rules, and not dtype= alone, chose a target's shown dtype. */
 bool rfs_planner_casts(const struct rfs_planner *planner, const struct rfs_target *target);
 
 /*
@@ -198,17 +195,17 @@ const struct rfs_geometry *rfs_planner_geometry(struct rfs_planner *planner,
                                                 const struct rfs_target *target);
 
 /*
- * Finds where the bytes of a target of a planned rank come from. slice is zero-initialised or one
- * to use again; the caller frees it by rfs_slice_free. A target without bytes has a slice without
- * blocks. 0, -ENOMEM, or the error of rebuilding an index that was dropped to save memory (-ESTALE:
- * one was changed).
+ * Finds the source of each byte of a target of a planned rank. The caller zero-initialises the
+ * slice, may pass it again, and frees it by rfs_slice_free. A target without bytes gets a slice
+ * without blocks. Returns 0, -ENOMEM, or the error of rebuilding an index that was dropped to save
+ * memory (-ESTALE: a source was changed).
  */
 int rfs_planner_slice(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                       struct rfs_slice *slice);
 /*
- * Does so for a box of the target, from LO up to HI along each axis, in elements of the target. The
- * slice has the bytes of the box alone, row by row. The caller has checked that LO <= HI <= the
- * target's dims.
+ * Does what rfs_planner_slice does for a box of the target: from LO up to HI along each axis, in
+ * elements. The slice has the bytes of the box alone, row by row. The caller ensures that LO <= HI
+ * <= the target's dims.
  */
 int rfs_planner_box(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                     const uint64_t *lo, const uint64_t *hi, struct rfs_slice *slice);
@@ -216,12 +213,12 @@ int rfs_planner_box(struct rfs_planner *planner, uint32_t rank, const struct rfs
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 /*
- * All copies of a target's data that the source ranks hold, not only the one that is shown:
- * replicas, and the files of other stages. For comparing them. Ranks are indexed as they are
- * needed; one that cannot be counts as lacking the parameter.
+ * These functions give access to all copies of a target's data in the source, so that a caller can
+ * compare them: replicas, and the files of other stages. They index ranks when needed. A rank that
+ * cannot be indexed counts as one without the parameter.
  *
- * Copies are numbered: 0 is made of the pieces that rfs_planner_slice takes, each further one of
- * pieces of the next rank that holds the same, so that all copies together read every piece of
+ * Copies have numbers. Copy 0 has the pieces that rfs_planner_slice takes. Each further copy takes
+ * its pieces from the next rank that holds the same, so all copies together read every piece of
  * every rank once. In a checkpoint that describes itself, files count instead of ranks.
  */
 
@@ -233,40 +230,37 @@ struct rfs_copy {
 };
 
 /*
- * Gives a target as source STAGE has it, for a destination rank: 1 with *out filled, whose type may
- * differ, 0 when that stage has none, or -errno with *err filled. O(ranks of the stage) when most
+ * Looks for a target in source STAGE, for a destination rank. Returns 1 and fills *out, whose type
+ * may differ; 0 if that stage has none; or -errno with *err filled. O(ranks of the stage) if most
  * lack it.
  */
 int rfs_planner_twin(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                      uint32_t stage, struct rfs_target *out, struct rfs_error *err);
 
 /*
- * Returns how many copies there may be: the source ranks that hold each piece, or all of a stage if
- * no strategy knows it; in a checkpoint that describes itself, the files that hold one part at
- * most.
+ * Returns an upper bound of the number of copies: the source ranks that hold each piece, or all of
+ * a stage if no strategy knows the parameter; in a checkpoint that describes itself, the most files
+ * that hold one part.
  */
 uint32_t rfs_planner_copies(struct rfs_planner *planner, const struct rfs_target *target);
 
-/*
- * Does what rfs_planner_slice does, for copy number COPY. A piece that this copy lacks is that of
- * copy 0.
- */
+/* Does what rfs_planner_slice does, for copy number COPY. Missing pieces come from copy 0. */
 int rfs_planner_copy(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                      uint32_t copy, struct rfs_slice *slice, struct rfs_copy *out);
 
 /* A further copy of a chunk that cannot be compared. */
 struct rfs_bad_copy {
     const char *file;            /* path; the catalogue's */
-    const struct rfs_error *why; /* why it cannot be read; NULL: it has something else there */
-    const struct rfs_type *type; /* of that; NULL: nothing */
-    uint64_t at;                 /* where that begins in the file */
+    const struct rfs_error *why; /* error of reading it; NULL: the file has something else there */
+    const struct rfs_type *type; /* type of the data that is there instead; NULL: nothing is */
+    uint64_t at;                 /* offset of that data in the file */
     const struct rfs_type *want; /* the chunk's */
     uint64_t begin;              /* where the chunk begins in the tensor, in bytes row by row */
 };
 typedef void rfs_bad_copy_fn(void *ctx, const struct rfs_bad_copy *bad);
 /*
- * Calls EACH for all further copies of a target of a destination rank that rfs_planner_copy leaves
- * out. Only a checkpoint that describes itself has such. 0 or -errno. O(copies).
+ * Calls EACH for every further copy of a target that rfs_planner_copy leaves out. Only a checkpoint
+ * that describes itself has such copies. Returns 0 or -errno. O(copies).
  */
 int rfs_planner_bad_copies(struct rfs_planner *planner, uint32_t rank,
                            const struct rfs_target *target, rfs_bad_copy_fn *each, void *ctx);

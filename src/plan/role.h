@@ -5,8 +5,8 @@
  * name, the destination's by the name that it is shown by, or else by its own.
  *
  * The rules are those of transform_checkpoints in MindSpore 2.10 (parallel/checkpoint_transform.py
- * and parallel/_parallel_serialization.py), described in doc/SEMANTICS.md. Thread-safe; O(1) each,
- * but for rfs_role_look_up_all: O(parameters).
+ * and parallel/_parallel_serialization.py), described in doc/SEMANTICS.md. Thread-safe. O(1) each;
+ * rfs_role_look_up_all O(parameters).
  */
 #pragma once
 

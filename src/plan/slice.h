@@ -6,8 +6,8 @@
  * A block is a strided copy: for loop counters i0, i1, … it moves RUN bytes from src + Σ i_k *
  * loop[k].src_stride in the source content to dst + Σ i_k * loop[k].dst_stride in the slice. Axes
  * that are whole on both sides are folded into the run, so n_loops is 0 when the block is
- * contiguous on both sides. Strides decrease from loop to loop, but for those of the source of a
- * strided block.
+ * contiguous on both sides. Strides decrease from loop to loop, except the source's in a strided
+ * block.
  *
  * Cost: 48 bytes + 24 a loop for each block, made on demand and freed with the read.
  */
