@@ -91,8 +91,8 @@ struct rfs_store *rfs_files_store(const struct rfs_files *files);
  */
 void rfs_files_set_for_others(struct rfs_files *files);
 /*
- * Returns who may read a file whose attributes are ST, as rfs_files_stat or rfs_files_look just
- * returned them.
+ * Returns the rights to read a file. ST has its attributes, as rfs_files_stat or rfs_files_look
+ * just returned them.
  */
 struct rfs_access rfs_files_access(struct rfs_files *files, uint32_t id, const struct stat *st);
 /*

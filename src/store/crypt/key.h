@@ -30,12 +30,11 @@ struct rfs_key_config {
 };
 
 /*
- * Reads the bytes of a key as they are, but for a newline after 16, 24 or 32 of them. The
- * descriptor is read to its end and closed (0 to 2 become /dev/null), the variable overwritten
- * where it lies and removed from the environment, whether they hold a key or not. One thread only,
- * while it does that. LOG may be NULL; a key file that others may read is logged. 0 with *out owned
- * by the caller, or -errno with *err filled: usage for an invalid key length, and unless exactly
- * one place is given.
+ * Reads the bytes of a key, without a newline after 16, 24 or 32 of them. It reads the descriptor
+ * to its end and closes it (0 to 2 become /dev/null), and overwrites the variable in its place and
+ * removes it, even if they hold no key. No other thread may run meanwhile. LOG may be NULL; it gets
+ * a warning if others may read the key file. Returns 0 with *out owned by the caller, or -errno
+ * with *err filled: a mistake of usage for an invalid length, or unless there is exactly one place.
  */
 int rfs_key_load(const struct rfs_key_config *config, struct rfs_log *log, struct rfs_key **out,
                  struct rfs_error *err);

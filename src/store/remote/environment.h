@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a view takes over from the process when it is opened: the variables that say who it is,
- * where its stores are and how they are reached, the profile in the files of AWS's tools, and the
- * token of hubs. All later requests, also those that renew credentials, go by it: the variables may
- * be another view's by then. Nothing else in this folder reads the environment (tests/layers).
+ * The environment of a view, taken from the process when the view is opened: variables with its
+ * identity and its stores, the profile in the files of AWS's tools, and the token of hubs. Later
+ * requests use it, also to renew credentials, because variables may have changed for another view
+ * by then. Nothing else in this folder reads the environment (tests/layers).
  *
- * Of files that are read again, such as that of a web identity's token, it has the path. All of it
- * lies in memory that no core file holds (base/secret.h).
+ * Files that change, such as a web identity's token, are kept as paths. All of it lies in memory
+ * that no core file holds (base/secret.h).
  *
  * Threads: all functions but take and free. Take reads the process's environment, which no thread
  * may change meanwhile.

@@ -12,11 +12,11 @@
 struct rfs_options;
 
 /*
- * Prepares for a view with these options, on N PATHS (each may be NULL), some of which may be URLs.
- * If none is, *out is NULL. Else *out is a store for URLs, which rfs_remote_give ends; its
- * credentials were looked for. Views whose options, environment and profile name the same share one
- * store: credentials are found once, and connections= counts for all of them together. What it knew
- * of objects is forgotten, as a source is opened anew. 0, or -errno with *err filled.
+ * Finds the store of a view with these options, on N PATHS (each may be NULL). *out is NULL if no
+ * path is a URL. Otherwise the caller ends its use by rfs_remote_give. Views with equal options,
+ * environment and profile share one store: it looks for credentials once, and connections= counts
+ * for all of them together. The store forgets all objects, because a source is opened anew. Returns
+ * 0, or -errno with *err filled.
  */
 int rfs_remote_take(const struct rfs_options *options, const char *const *paths, size_t n,
                     struct rfs_store **out, struct rfs_error *err);

@@ -15,7 +15,7 @@
 
 #include <sys/uio.h>
 
-/* The SHA-256 of nothing. */
+/* The SHA-256 of an empty body. */
 #define RFS_SIGN_NO_BODY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 struct rfs_sign_header {
@@ -27,8 +27,8 @@ struct rfs_sign {
     const char *key_id, *secret, *region, *service;
     const char *time;                      /* such as 20130524T000000Z */
     const char *method;                    /* "GET" */
-    const char *path;                      /* as it is sent: percent-encoded, from '/' on */
-    const char *query;                     /* likewise, its parts sorted; or "" */
+    const char *path;                      /* percent-encoded, as in the request; begins with '/' */
+    const char *query;                     /* percent-encoded, with sorted parts; or "" */
     const struct rfs_sign_header *headers; /* sorted by name; all that are signed */
     size_t n_headers;
     const char *body; /* SHA-256 of the body, in hexadecimal digits; NULL: there is none */
@@ -43,7 +43,10 @@ struct rfs_sign_sums {
 
 /* Sums up the bytes of the spans. 0; -ENOTSUP when this OpenSSL has no MD5; or -ENOMEM. */
 int rfs_sign_sum(const struct iovec *spans, int count, struct rfs_sign_sums *out);
-/* Sets OUT to the MD5 of N MD5s in hexadecimal digits, one after the other. Fails likewise. */
+/*
+ * Sets OUT to the MD5 of N concatenated MD5s, given in hexadecimal digits: the ETag of an upload in
+ * parts. Returns what rfs_sign_sum returns.
+ */
 int rfs_sign_sum_parts(const char (*md5s)[33], size_t n, char out[33]);
 
 /* Returns the value of the header Authorization, malloc'ed; NULL when out of memory. */
@@ -55,6 +58,7 @@ char *rfs_sign_authorization(const struct rfs_sign *sign);
  */
 char *rfs_sign_encode(const char *text, bool slashes);
 /*
- * Decodes TEXT in place; with PLUS, '+' is a space. False where a NUL is encoded, or half a byte.
+ * Decodes TEXT in place; with PLUS, '+' is a space. Returns false for an encoded NUL, or an
+ * incomplete %XX.
  */
 bool rfs_sign_decode(char *text, bool plus);
