@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The elements of a tensor as numbers. Each is a double, exactly, but for integers of 64
- * bits, which are rounded; a complex one is two numbers, its real and its imaginary part; a bool is
- * 0 or 1; an int4 lies in a byte. Texts, map tensors and HiFloat8 have no numbers here.
+ * The elements of a tensor as doubles. Integers of 64 bits are rounded, all others exact. A complex
+ * element is two numbers, the real and the imaginary part; a bool is 0 or 1; an int4 lies in a
+ * byte. Texts, map tensors and HiFloat8 have no numbers here.
  */
 #pragma once
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A checkpoint that a command opened, and the list of its whole tensors, however it is sharded and
- * in whatever format: what is compared and measured. Opening one reads the headers that a view of
- * one rank needs.
+ * A checkpoint that a command opened to compare or measure it: the list of its whole tensors, in
+ * any sharding and format. Opening one reads the headers that a view of one rank needs.
  *
  * Memory: 36 bytes a tensor beside the view's. Threads: all functions but open and close.
  */

@@ -292,7 +292,7 @@ uint64_t rfs_view_count_parameters(const struct rfs_view *view);
 void rfs_view_give(void *to, void *from, size_t size);
 /* Fills a struct of the public API as far as its caller's size goes, and returns CODE. */
 int rfs_view_report(reshard_error *out, const struct rfs_error *err, int code);
-/* Logs the text of a failure of which the caller gets the number alone. Returns RC. */
+/* Logs the text of a failure whose number alone goes to the caller. Returns RC. */
 int rfs_view_log_failure(struct rfs_view *view, int rc, const struct rfs_error *err);
 
 /* ---- shown files (shown.c) ------------------------------------------------------------------- */
@@ -388,8 +388,8 @@ int rfs_view_pass_on_own(struct rfs_view *view, const char *name, struct rfs_err
 /* ---- readers inside of the view (read.c) ----------------------------------------------------- */
 
 /*
- * Fails if a source of PLAN has failed: the headers of what is read came from there, too. 0 or
- * -errno.
+ * Fails if a source of PLAN has failed, because headers of the files came from there, too. Returns
+ * 0 or -errno.
  */
 int rfs_view_check_sources(const struct rfs_view *view, const struct rfs_rank_plan *plan);
 /*

@@ -31,8 +31,8 @@ struct rfs_inspect_kind {
     const struct rfs_format_row *row; /* the format of a file of tensors; else NULL */
 };
 /*
- * Detects the kind of PATH, by its first bytes or the names in it. KEYED: there is a key, so that
- * what is no other kind is encrypted. 0, or -errno with *err filled.
+ * Detects the kind of PATH, by its first bytes or the names in it. With KEYED, the caller has a
+ * key, and a file of no known kind counts as encrypted. Returns 0, or -errno with *err filled.
  */
 int rfs_inspect_detect(struct rfs_store *store, const char *path, bool keyed,
                        struct rfs_inspect_kind *kind, struct rfs_error *err);

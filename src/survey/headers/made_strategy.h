@@ -7,10 +7,10 @@
 #include "survey/headers/rank_headers.h"
 
 /*
- * Makes a strategy for the tensors of a source by rules (layout_rules.h), whose numbers the model
- * in PATH (NULL: in the working folder) may give; RULES NULL: that of the training that saved a
- * Checkpoint 2.0, which describes it. USE has what is asked for, but tensors and numbers. 0 with
- * *out owned by the caller, or -errno with *err filled.
+ * Makes a strategy for the tensors of a source by rules (layout_rules.h). The config of the model
+ * in PATH (NULL: the working folder) may give their numbers. RULES NULL: the strategy of the
+ * training that saved a Checkpoint 2.0. USE has the rest of the request, without tensors and
+ * numbers. Returns 0 with *out owned by the caller, or -errno with *err filled.
  */
 int rfs_inspect_strategy(struct rfs_headers_source *source, const char *path,
                          const struct rfs_headers *headers, const char *rules,

@@ -43,8 +43,8 @@ bool rfs_ranks_has(const struct rfs_ranks *ranks, uint32_t rank);
 char *rfs_ranks_text(const uint32_t *ranks, size_t n);
 
 /*
- * The patterns of --name (base/glob.h), one of which must match a name. Without any, all names
- * match. It remembers whether any name did: if none, they are hardly what was meant.
+ * The patterns of --name (base/glob.h). A name must match one of them; without any, all names do.
+ * The list remembers whether any name matched, because patterns without a name are a mistake.
  * Zero-initialise.
  */
 struct rfs_globs {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is exported to. Of each kind a file becomes visible when it is complete:
+ * The destination of an export. In each kind a file becomes visible when it is complete:
  *
  *     a folder      a file is written under a temporary name beside its own, and renamed; a lock on
  *                   the temporary tells an export that runs from one that was killed.
@@ -77,7 +77,7 @@ struct rfs_dest_kind {
     /* Refuses when fewer than BYTES are free there. */
     int (*room)(const struct rfs_dest *dest, uint64_t bytes, struct rfs_error *err);
 
-    /* Lists what is in it now. */
+    /* Lists its files and folders. */
     int (*list)(struct rfs_dest *dest, struct rfs_dir *out);
     /* Reads the attributes of PATH below it, of a link itself. */
     int (*stat)(const struct rfs_dest *dest, const char *path, struct stat *st);
@@ -86,12 +86,12 @@ struct rfs_dest_kind {
     /* Reads SIZE bytes; -ENODATA or -ESTALE when they are not there any more. */
     int (*read)(struct rfs_dest_file *file, void *data, size_t size, uint64_t offset);
     void (*close)(struct rfs_dest_file *file);
-    /* Bytes that are best read at once. */
+    /* Bytes of a read that is fast here. */
     size_t read_bytes;
 
     /* Returns the bytes on disk of the file's temporary, of a running or killed export. */
     uint64_t (*partial_bytes)(const struct rfs_dest *dest, const char *path);
-    /* Removes what killed exports have left of N files, in the byte order of their paths. */
+    /* Removes all remains of N files that killed exports left, in the byte order of paths. */
     int (*sweep)(const struct rfs_dest *dest, const char *const *paths, size_t n,
                  struct rfs_error *err);
     /* Removes a regular file, and its folder if that is empty then. */
@@ -108,7 +108,7 @@ struct rfs_dest_kind {
                  uint64_t from, uint64_t to, uint64_t offset);
     /* Gives a complete file its name. */
     int (*finish)(struct rfs_dest_partial *partial, struct rfs_error *err);
-    /* Removes what is not complete, and frees what *partial owns. */
+    /* Removes the incomplete file, and frees all that *partial owns. */
     void (*drop)(struct rfs_dest_partial *partial);
     /* Writes a small file in one go, and replaces any other, but not another export's. */
     int (*save)(struct rfs_dest *dest, const char *name, const void *data, size_t size, bool sync,
@@ -131,7 +131,7 @@ void rfs_dest_close(struct rfs_dest *dest);
 int rfs_dest_begin(struct rfs_dest_partial *partial, struct rfs_error *err);
 /* Names a file: finish of the kind. Ends *partial in any case. */
 int rfs_dest_finish(struct rfs_dest_partial *partial, struct rfs_error *err);
-/* Removes what is not complete; does nothing if *partial has ended. */
+/* Removes an incomplete file; does nothing if *partial has ended. */
 void rfs_dest_drop(struct rfs_dest_partial *partial);
 
 /* Sets OUT to bytes [from, to) of some spans; returns how many spans these are. */
