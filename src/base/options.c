@@ -327,7 +327,7 @@ void rfs_options_help(unsigned flags, FILE *out)
 
     for (size_t i = 0; i < N_OPTIONS; i++) {
         const struct rfs_option *option = &table[i];
-        char takes[64];
+        char takes[256];
         heading = option->heading ? option->heading : heading;
         if (!option->help || (option->flags & flags) != flags)
             continue;
