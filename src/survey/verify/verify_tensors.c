@@ -332,7 +332,9 @@ static void check_source(struct rfs_verify *verify, const struct rfs_whole *sour
         const struct rfs_index *index;
         struct rfs_error why = {0};
         rank = source->lacking->damaged.data[i];
-        rfs_catalog_index(source->list.catalog, rank, RFS_NO_RANK, &index, &why);
+        if (rfs_catalog_index(source->list.catalog, rank, RFS_NO_RANK, &index, &why) == 0)
+            snprintf(why.text, sizeof why.text,
+                     "at first it could not be read, and cannot be compared; try again");
         rfs_findings_add_plain(&verify->findings, RFS_FOUND_SOURCE_RANK, NULL, rank, why.text);
     }
     uint32_t at = 0;
