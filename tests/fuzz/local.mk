@@ -85,8 +85,8 @@ else
 EXTRA_DIST += tests/fuzz/fuzz_hfai.c
 endif
 
-FUZZ_TARGETS += tests/fuzz/fuzz_saved
-tests_fuzz_fuzz_saved_SOURCES = tests/fuzz/fuzz_saved.c $(FUZZ_MAIN)
+FUZZ_TARGETS += tests/fuzz/fuzz_kept
+tests_fuzz_fuzz_kept_SOURCES = tests/fuzz/fuzz_kept.c $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_manifest
 tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/fuzz_manifest.c $(FUZZ_MAIN)

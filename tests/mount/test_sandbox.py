@@ -16,7 +16,7 @@ from seal import KEY, key_file, seal_tree
 from test_access import NOBODY, place_of
 from test_converted import model
 from test_life import keeper
-from test_saved import settle
+from test_kept import settle
 from test_trees import two_saves
 
 SANITIZED = sanitized()

@@ -4,7 +4,7 @@ TESTS += $(CATALOG_TESTS)
 CATALOG_TESTS = \
 	tests/unit/catalog/test_catalog \
 	tests/unit/catalog/test_parts \
-	tests/unit/catalog/test_saved \
+	tests/unit/catalog/test_kept \
 	tests/unit/catalog/test_scan \
 	tests/unit/catalog/test_scan_described \
 	tests/unit/catalog/test_scan_divided \
@@ -14,8 +14,8 @@ CATALOG_TESTS = \
 	tests/unit/catalog/test_scan_whole
 tests_unit_catalog_test_catalog_SOURCES = tests/unit/catalog/test_catalog.c $(STORE_TREE)
 tests_unit_catalog_test_catalog_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_catalog_test_saved_SOURCES = tests/unit/catalog/test_saved.c $(STORE_TREE)
-tests_unit_catalog_test_saved_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_catalog_test_kept_SOURCES = tests/unit/catalog/test_kept.c $(STORE_TREE)
+tests_unit_catalog_test_kept_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_catalog_test_parts_SOURCES = tests/unit/catalog/test_parts.c $(STORE_TREE)
 tests_unit_catalog_test_parts_LDADD = librfs.la $(CMOCKA_LIBS)
 CATALOG_SCANNING = tests/unit/catalog/scanning.c tests/unit/catalog/scanning.h $(STORE_TREE)

@@ -17,7 +17,7 @@ view_tests = \
 	tests/unit/view/test_options \
 	tests/unit/view/test_outputs \
 	tests/unit/view/test_reading \
-	tests/unit/view/test_saved_sizes \
+	tests/unit/view/test_kept_sizes \
 	tests/unit/view/test_saves \
 	tests/unit/view/test_start \
 	tests/unit/view/test_statistics \
@@ -109,8 +109,8 @@ tests_unit_view_test_reading_SOURCES = $(view_support) tests/unit/view/test_read
 tests_unit_view_test_reading_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_by_rules_SOURCES = $(view_support) tests/unit/view/test_by_rules.c
 tests_unit_view_test_by_rules_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_view_test_saved_sizes_SOURCES = $(view_support) tests/unit/view/test_saved_sizes.c
-tests_unit_view_test_saved_sizes_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_kept_sizes_SOURCES = $(view_support) tests/unit/view/test_kept_sizes.c
+tests_unit_view_test_kept_sizes_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_saves_SOURCES = $(view_support) tests/unit/view/test_saves.c
 tests_unit_view_test_saves_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_strategy_files_SOURCES = \

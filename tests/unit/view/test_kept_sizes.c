@@ -162,10 +162,10 @@ static void falsify(struct fixture *f, uint64_t size)
     }
     assert_int_equal(wrong, 2);
     rfs_bytes_put(&table, data + behind, (size_t)n - behind);
-    struct rfs_kept *saved = rfs_kept_open(tree_path(f->root, KEPT), NULL);
-    assert_true(rfs_kept_begin(saved, RFS_KEPT_SIZES, key, &draft));
+    struct rfs_kept *kept = rfs_kept_open(tree_path(f->root, KEPT), NULL);
+    assert_true(rfs_kept_begin(kept, RFS_KEPT_SIZES, key, &draft));
     assert_true(rfs_kept_finish(&draft, &table));
-    rfs_kept_close(saved);
+    rfs_kept_close(kept);
     free(table.data);
     free(key);
 }
@@ -205,5 +205,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_source_in_place_of_another, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_wrong_size_is_told_once, set_up, tear_down),
     };
-    return cmocka_run_group_tests_name("view: saved sizes", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("view: kept sizes", tests, NULL, NULL);
 }

@@ -92,7 +92,7 @@ static void look(struct fixture *f, struct look *look, long later)
 {
     struct rfs_error err = {0};
     struct rfs_files_counters files;
-    *look = (struct look){.kept = rfs_kept_open(tree_path(&f->tree, "saved"), &f->lines.log)};
+    *look = (struct look){.kept = rfs_kept_open(tree_path(&f->tree, "kept"), &f->lines.log)};
     const struct rfs_source_spec spec = {.path = tree_path(&f->tree, "src"),
                                          .options = &rfs_options_defaults,
                                          .kept = look->kept,
@@ -145,11 +145,11 @@ static void expect_same(struct look *a, struct look *b)
     }
 }
 
-/* The one saved file that there is; NULL when there is none. */
-static const char *saved_file(struct fixture *f)
+/* The one kept file that there is; NULL when there is none. */
+static const char *kept_file(struct fixture *f)
 {
     static char path[512];
-    const char *folder = tree_path(&f->tree, "saved");
+    const char *folder = tree_path(&f->tree, "kept");
     DIR *dir = opendir(folder);
     const char *found = NULL;
     for (struct dirent *e; dir && (e = readdir(dir));) {
@@ -169,18 +169,18 @@ static void expect_from_disk(struct fixture *f, unsigned wanted)
 {
     struct look plain;
     struct look again;
-    const char *saved = saved_file(f);
+    const char *kept = kept_file(f);
     look(f, &again, 10);
     assert_int_equal(again.count.kept, wanted);
     assert_int_equal(again.opens, RANKS - wanted);
-    char *away = saved ? strdup(tree_path(&f->tree, "away")) : NULL;
-    if (saved)
-        assert_int_equal(rename(saved, away), 0);
+    char *away = kept ? strdup(tree_path(&f->tree, "away")) : NULL;
+    if (kept)
+        assert_int_equal(rename(kept, away), 0);
     look(f, &plain, 10);
     assert_int_equal(plain.count.kept, 0);
     expect_same(&plain, &again);
-    if (saved)
-        assert_int_equal(rename(away, saved), 0);
+    if (kept)
+        assert_int_equal(rename(away, kept), 0);
     free(away);
     end(&plain);
     end(&again);
@@ -193,15 +193,15 @@ static void test_is_as_it_was(void **state)
 
     look(f, &first, 10);
     assert_int_equal(first.count.kept, 0);
-    assert_null(saved_file(f)); /* nothing is made by looking */
+    assert_null(kept_file(f)); /* nothing is made by looking */
     rfs_catalog_keep(first.catalog);
-    assert_non_null(saved_file(f));
+    assert_non_null(kept_file(f));
     end(&first);
     expect_from_disk(f, RANKS);
     struct stat st;
-    assert_int_equal(stat(saved_file(f), &st), 0);
+    assert_int_equal(stat(kept_file(f), &st), 0);
     assert_int_equal(st.st_mode & 07777, 0600);
-    assert_int_equal(stat(tree_path(&f->tree, "saved"), &st), 0);
+    assert_int_equal(stat(tree_path(&f->tree, "kept"), &st), 0);
     assert_int_equal(st.st_mode & 07777, 0700);
     assert_int_equal(f->lines.n, 0);
 }
@@ -225,11 +225,11 @@ static void test_changed_later_than_read(void **state)
 {
     struct fixture *f = *state;
     save(f, 0); /* the files are of this very second */
-    assert_null(saved_file(f));
+    assert_null(kept_file(f));
     save(f, 1);
-    assert_null(saved_file(f));
+    assert_null(kept_file(f));
     save(f, 10);
-    assert_non_null(saved_file(f));
+    assert_non_null(kept_file(f));
     expect_from_disk(f, RANKS);
 }
 
@@ -284,7 +284,7 @@ static void test_new_ranks_are_added(void **state)
     look(f, &some, 10);
     assert_int_equal(some.count.kept, RANKS - 1);
     end(&some);
-    some.kept = rfs_kept_open(tree_path(&f->tree, "saved"), NULL);
+    some.kept = rfs_kept_open(tree_path(&f->tree, "kept"), NULL);
     const struct rfs_source_spec spec = {.path = tree_path(&f->tree, "src"),
                                          .options = &rfs_options_defaults,
                                          .kept = some.kept,
@@ -322,7 +322,7 @@ static void test_damaged_anywhere(void **state)
     struct bytes good = {0};
     uint64_t believed = 0;
     save(f, 10);
-    char *path = strdup(saved_file(f));
+    char *path = strdup(kept_file(f));
     read_file(path, &good);
     look(f, &truth, 10);
     for (unsigned i = 0; i < FLIPS; i++) {
@@ -352,9 +352,9 @@ static void test_damaged_anywhere(void **state)
 static void test_not_to_be_trusted(void **state)
 {
     struct fixture *f = *state;
-    char *folder = strdup(tree_path(&f->tree, "saved"));
+    char *folder = strdup(tree_path(&f->tree, "kept"));
     save(f, 10);
-    char *path = strdup(saved_file(f));
+    char *path = strdup(kept_file(f));
     assert_int_equal(chmod(path, 0620), 0);
     expect_from_disk(f, 0);
     assert_int_equal(chmod(path, 0600), 0);
@@ -403,17 +403,17 @@ static void test_cannot_be_written(void **state)
 {
     struct fixture *f = *state;
     struct rlimit before;
-    tree_file(&f->tree, "saved", "x", 1); /* a file is in the way */
+    tree_file(&f->tree, "kept", "x", 1); /* a file is in the way */
     save(f, 10);
     assert_int_equal(f->lines.n, 1);
     assert_non_null(strstr(f->lines.last, "it is not a folder"));
-    assert_int_equal(unlink(tree_path(&f->tree, "saved")), 0);
+    assert_int_equal(unlink(tree_path(&f->tree, "kept")), 0);
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){600, before.rlim_max}), 0);
     save(f, 10);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    assert_null(saved_file(f)); /* nor a draft */
+    assert_null(kept_file(f)); /* nor a draft */
     assert_non_null(strstr(f->lines.last, strerror(EFBIG)));
     assert_int_equal(f->lines.n, 2);
     save(f, 10);
@@ -425,27 +425,27 @@ static void test_deleted_in_use(void **state)
     struct fixture *f = *state;
     struct look open;
     save(f, 10);
-    struct rfs_kept *saved = rfs_kept_open(tree_path(&f->tree, "saved"), &f->lines.log);
+    struct rfs_kept *kept = rfs_kept_open(tree_path(&f->tree, "kept"), &f->lines.log);
     const struct rfs_source_spec spec = {.path = tree_path(&f->tree, "src"),
                                          .options = &rfs_options_defaults,
-                                         .kept = saved,
+                                         .kept = kept,
                                          .opened = {.tv_sec = time(NULL) + 10}};
     assert_int_equal(rfs_catalog_open(&spec, NULL, NULL, &open.catalog, NULL), 0);
     assert_int_equal(rfs_catalog_index(open.catalog, 0, RFS_NO_RANK, &open.index[0], NULL), 0);
-    assert_int_equal(unlink(saved_file(f)), 0);
+    assert_int_equal(unlink(kept_file(f)), 0);
     for (uint32_t r = 1; r < RANKS; r++)
         assert_int_equal(rfs_catalog_index(open.catalog, r, 0, &open.index[r], NULL), 0);
     rfs_catalog_count(open.catalog, &open.count);
     assert_int_equal(open.count.kept, RANKS); /* who has it open still has it */
     rfs_catalog_close(open.catalog);
-    rfs_kept_close(saved);
-    assert_null(saved_file(f)); /* nothing new was found */
+    rfs_kept_close(kept);
+    assert_null(kept_file(f)); /* nothing new was found */
     expect_from_disk(f, 0);
 }
 
 static unsigned count_files(struct fixture *f)
 {
-    DIR *dir = opendir(tree_path(&f->tree, "saved"));
+    DIR *dir = opendir(tree_path(&f->tree, "kept"));
     unsigned n = 0;
     assert_non_null(dir);
     for (struct dirent *e; (e = readdir(dir));)
@@ -458,28 +458,28 @@ static void test_as_many_as_may_be(void **state)
 {
     struct fixture *f = *state;
     char name[80];
-    tree_folder(&f->tree, "saved");
-    assert_int_equal(chmod(tree_path(&f->tree, "saved"), 0700), 0);
+    tree_folder(&f->tree, "kept");
+    assert_int_equal(chmod(tree_path(&f->tree, "kept"), 0700), 0);
     for (unsigned i = 0; i < RFS_KEPT_FILES + 20; i++) {
-        snprintf(name, sizeof name, "saved/%032x.%s", i, i % 2 ? "index" : "sizes");
+        snprintf(name, sizeof name, "kept/%032x.%s", i, i % 2 ? "index" : "sizes");
         tree_file(&f->tree, name, "x", 1);
         tree_touch(&f->tree, name, 1000000 + (long)i, 0);
     }
-    tree_file(&f->tree, "saved/mine.index", "x", 1);
-    tree_touch(&f->tree, "saved/mine.index", 1, 0);
+    tree_file(&f->tree, "kept/mine.index", "x", 1);
+    tree_touch(&f->tree, "kept/mine.index", 1, 0);
     /* Two of a gigabyte each, and a draft that somebody left. */
-    snprintf(name, sizeof name, "saved/%032x.index", 5);
+    snprintf(name, sizeof name, "kept/%032x.index", 5);
     assert_int_equal(truncate(tree_path(&f->tree, name), 1L << 30), 0);
     tree_touch(&f->tree, name, 5000000, 0);
-    tree_file(&f->tree, "saved/.draft-1-1", "x", 1);
-    tree_touch(&f->tree, "saved/.draft-1-1", 1000, 0);
+    tree_file(&f->tree, "kept/.draft-1-1", "x", 1);
+    tree_touch(&f->tree, "kept/.draft-1-1", 1000, 0);
     save(f, 10);
     assert_int_equal(count_files(f),
                      2); /* ours is the last that was used; the large one is too much beside it */
-    assert_int_equal(access(tree_path(&f->tree, "saved/mine.index"), F_OK), 0);
-    assert_int_not_equal(access(tree_path(&f->tree, "saved/.draft-1-1"), F_OK), 0);
+    assert_int_equal(access(tree_path(&f->tree, "kept/mine.index"), F_OK), 0);
+    assert_int_not_equal(access(tree_path(&f->tree, "kept/.draft-1-1"), F_OK), 0);
     for (unsigned i = 0; i < RFS_KEPT_FILES + 20; i++) {
-        snprintf(name, sizeof name, "saved/%032x.%s", i, i % 2 ? "index" : "sizes");
+        snprintf(name, sizeof name, "kept/%032x.%s", i, i % 2 ? "index" : "sizes");
         tree_file(&f->tree, name, "x", 1);
         tree_touch(&f->tree, name, 1000000 + (long)i, 0);
     }
@@ -487,9 +487,9 @@ static void test_as_many_as_may_be(void **state)
     save(f, 10);
     assert_int_equal(count_files(f), RFS_KEPT_FILES + 1);
     assert_int_not_equal(
-        access(tree_path(&f->tree, "saved/00000000000000000000000000000014.sizes"), F_OK), 0);
+        access(tree_path(&f->tree, "kept/00000000000000000000000000000014.sizes"), F_OK), 0);
     assert_int_equal(
-        access(tree_path(&f->tree, "saved/00000000000000000000000000000015.index"), F_OK), 0);
+        access(tree_path(&f->tree, "kept/00000000000000000000000000000015.index"), F_OK), 0);
 }
 
 static void test_what_is_never_kept(void **state)
@@ -501,14 +501,14 @@ static void test_what_is_never_kept(void **state)
     const struct rfs_source_spec spec = {.path = tree_path(&f->tree, "src"),
                                          .options = &options,
                                          .kept = look.kept =
-                                             rfs_kept_open(tree_path(&f->tree, "saved"), NULL),
+                                             rfs_kept_open(tree_path(&f->tree, "kept"), NULL),
                                          .opened = {.tv_sec = time(NULL) + 10}};
     assert_int_equal(rfs_catalog_open(&spec, NULL, NULL, &look.catalog, NULL), 0);
     assert_int_equal(rfs_catalog_index(look.catalog, 0, RFS_NO_RANK, &look.index[0], NULL), 0);
     rfs_catalog_keep(look.catalog);
     assert_null(rfs_catalog_kept(look.catalog));
     end(&look);
-    assert_null(saved_file(f));
+    assert_null(kept_file(f));
 }
 
 /* What the map says is not seen in the files. */
@@ -520,7 +520,7 @@ static void test_map_of_files_is_never_kept(void **state)
     static const char map[] = "{\"weight_map\": {\"w\": \"a.safetensors\"}}";
     unsigned char file[8 + sizeof header - 1 + 4] = {sizeof header - 1};
     struct rfs_catalog *catalog;
-    struct rfs_kept *saved = rfs_kept_open(tree_path(&f->tree, "saved"), NULL);
+    struct rfs_kept *kept = rfs_kept_open(tree_path(&f->tree, "kept"), NULL);
 
     memcpy(file + 8, header, sizeof header - 1);
     tree_folder(&f->tree, "one");
@@ -528,16 +528,16 @@ static void test_map_of_files_is_never_kept(void **state)
     tree_file(&f->tree, "one/model.safetensors.index.json", map, sizeof map - 1);
     const struct rfs_source_spec spec = {.path = tree_path(&f->tree, "one"),
                                          .options = &rfs_options_defaults,
-                                         .kept = saved,
+                                         .kept = kept,
                                          .opened = {.tv_sec = time(NULL) + 10}};
     const struct rfs_index *index;
     assert_int_equal(rfs_catalog_open(&spec, NULL, NULL, &catalog, NULL), 0);
     assert_int_equal(rfs_catalog_index(catalog, 0, RFS_NO_RANK, &index, NULL), 0);
     rfs_catalog_keep(catalog);
     assert_null(rfs_catalog_kept(catalog)); /* for sizes, too */
-    assert_null(saved_file(f));
+    assert_null(kept_file(f));
     rfs_catalog_close(catalog);
-    rfs_kept_close(saved);
+    rfs_kept_close(kept);
 }
 
 /* What file system all files seem to be on; 0: theirs. */
@@ -562,24 +562,24 @@ static void test_images_are_never_kept(void **state)
     struct fixture *f = *state;
     file_system = SQUASHFS_MAGIC;
     save(f, 10);
-    assert_null(saved_file(f));
+    assert_null(kept_file(f));
     file_system = EXT4_SUPER_MAGIC;
     save(f, 10);
-    assert_non_null(saved_file(f));
+    assert_non_null(kept_file(f));
     file_system = 0;
 }
 
 static char *key_of(const struct fixture *f, const struct rfs_options *options)
 {
     struct rfs_catalog *catalog;
-    struct rfs_kept *saved = rfs_kept_open(tree_path(&f->tree, "saved"), NULL);
+    struct rfs_kept *kept = rfs_kept_open(tree_path(&f->tree, "kept"), NULL);
     const struct rfs_source_spec spec = {
-        .path = tree_path(&f->tree, "src"), .options = options, .kept = saved};
+        .path = tree_path(&f->tree, "src"), .options = options, .kept = kept};
 
     assert_int_equal(rfs_catalog_open(&spec, NULL, NULL, &catalog, NULL), 0);
     char *key = strdup(rfs_catalog_key(catalog));
     rfs_catalog_close(catalog);
-    rfs_kept_close(saved);
+    rfs_kept_close(kept);
     return key;
 }
 
@@ -636,11 +636,11 @@ static void test_place_of_another(void **state)
     assert_int_equal(chown(tree_path(&f->tree, "theirs"), 65534, 65534), 0);
     for (unsigned i = 0; i < 2; i++) {
         setenv("XDG_CACHE_HOME", tree_path(&f->tree, i == 0 ? "theirs" : "theirs/.cache"), 1);
-        struct rfs_kept *saved = rfs_kept_open(NULL, &f->lines.log);
-        assert_non_null(saved);
-        assert_false(rfs_kept_begin(saved, RFS_KEPT_INDEX, "key", &draft));
-        assert_false(rfs_kept_begin(saved, RFS_KEPT_INDEX, "key", &draft));
-        rfs_kept_close(saved);
+        struct rfs_kept *kept = rfs_kept_open(NULL, &f->lines.log);
+        assert_non_null(kept);
+        assert_false(rfs_kept_begin(kept, RFS_KEPT_INDEX, "key", &draft));
+        assert_false(rfs_kept_begin(kept, RFS_KEPT_INDEX, "key", &draft));
+        rfs_kept_close(kept);
         assert_int_equal(f->lines.n, i + 1);
         assert_non_null(
             strstr(f->lines.last, ": no index is kept here: other users may write there"));
@@ -682,11 +682,11 @@ static void test_places(void **state)
     setenv("HOME", f->tree.root, 1);
     setenv("XDG_CACHE_HOME", "relative", 1); /* to be ignored, by the specification of XDG */
     for (unsigned i = 0; i < 2; i++) {
-        struct rfs_kept *saved = rfs_kept_open(NULL, NULL);
-        assert_non_null(saved);
-        assert_true(rfs_kept_begin(saved, RFS_KEPT_INDEX, "key", &draft));
+        struct rfs_kept *kept = rfs_kept_open(NULL, NULL);
+        assert_non_null(kept);
+        assert_true(rfs_kept_begin(kept, RFS_KEPT_INDEX, "key", &draft));
         assert_true(rfs_kept_finish(&draft, &table));
-        rfs_kept_close(saved);
+        rfs_kept_close(kept);
         const char *where = i == 0 ? ".cache/reshardfs" : "xdg/reshardfs";
         struct stat st;
         assert_int_equal(stat(tree_path(&f->tree, where), &st), 0);
@@ -703,9 +703,9 @@ static void test_places(void **state)
     free(home);
 }
 
-static void delete_saved(struct fixture *f)
+static void delete_kept(struct fixture *f)
 {
-    DIR *dir = opendir(tree_path(&f->tree, "saved"));
+    DIR *dir = opendir(tree_path(&f->tree, "kept"));
     assert_non_null(dir);
     for (struct dirent *e; (e = readdir(dir));)
         if (e->d_name[0] != '.')
@@ -713,16 +713,16 @@ static void delete_saved(struct fixture *f)
     closedir(dir);
 }
 
-static void save_often(struct fixture *f, uint64_t *saved)
+static void keep_often(struct fixture *f, uint64_t *kept)
 {
     for (unsigned i = 0; i < 30; i++) {
         struct look one;
         look(f, &one, 10);
-        *saved += one.count.kept;
+        *kept += one.count.kept;
         rfs_catalog_keep(one.catalog);
         end(&one);
         if (i % 7 == 3)
-            delete_saved(f); /* so that there is something to write */
+            delete_kept(f); /* so that there is something to write */
     }
 }
 
@@ -734,9 +734,9 @@ static void test_many_at_once(void **state)
     for (unsigned i = 0; i < 4; i++) {
         children[i] = fork();
         if (children[i] == 0) {
-            uint64_t saved = 0;
-            save_often(f, &saved);
-            _exit(saved > 0 && f->lines.n == 0 ? 0 : 1);
+            uint64_t kept = 0;
+            keep_often(f, &kept);
+            _exit(kept > 0 && f->lines.n == 0 ? 0 : 1);
         }
         assert_true(children[i] > 0);
     }
@@ -769,5 +769,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_place_of_another, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_at_once, setup, teardown),
     };
-    return cmocka_run_group_tests_name("source: saved", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("source: kept", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a saved index. Checksums would keep a fuzzer out, so the input is u32 the place of
+ * Any bytes as a kept index. Checksums would keep a fuzzer out, so the input is u32 the place of
  * the table, then the bodies and the table (with its key) behind them. They are put into a file
  * whose checksum of the table is right, and the checksums of bodies are mended. What is believed
  * then refers to nothing outside of the file that it is of.
@@ -47,15 +47,15 @@ static void check_index(const struct rfs_index *index, const struct rfs_tables *
 }
 
 /* Every index of the table, with the sizes that a rank's files would have. */
-static void check_all(const struct rfs_kept_index *saved, const struct rfs_tables *tables)
+static void check_all(const struct rfs_kept_index *kept, const struct rfs_tables *tables)
 {
-    const struct rfs_kept_numbers numbers = {(uint32_t)saved->names.n, (uint32_t)saved->types.n,
-                                             saved->names.data, saved->types.data};
+    const struct rfs_kept_numbers numbers = {(uint32_t)kept->names.n, (uint32_t)kept->types.n,
+                                             kept->names.data, kept->types.data};
     static const uint64_t sizes[PARTS_MOST] = {FILE_BYTES, FILE_BYTES, FILE_BYTES, FILE_BYTES};
 
-    for (uint32_t i = 0; i < saved->n_indexes && i < 64; i++) {
+    for (uint32_t i = 0; i < kept->n_indexes && i < 64; i++) {
         size_t n;
-        void *body = rfs_kept_index_read_body(saved, i, &n);
+        void *body = rfs_kept_index_read_body(kept, i, &n);
         for (uint32_t parts = 1; body && parts <= PARTS_MOST; parts += PARTS_MOST - 1) {
             struct rfs_index *index =
                 rfs_kept_body_take(body, n, &numbers, tables->types, sizes, parts);
@@ -92,11 +92,11 @@ static uint8_t *make_file(const uint8_t *data, size_t size, size_t *out)
 }
 
 /* Sets the checksum of each body, by the place that the table says. */
-static void mend(struct rfs_kept_index *saved, const uint8_t *file, size_t size)
+static void mend(struct rfs_kept_index *kept, const uint8_t *file, size_t size)
 {
-    for (uint32_t i = 0; i < saved->n_indexes; i++) {
+    for (uint32_t i = 0; i < kept->n_indexes; i++) {
         unsigned char *row =
-            (unsigned char *)(uintptr_t)saved->indexes + (size_t)i * RFS_KEPT_INDEX_BYTES;
+            (unsigned char *)(uintptr_t)kept->indexes + (size_t)i * RFS_KEPT_INDEX_BYTES;
         uint64_t words[2];
         memcpy(words, row, sizeof words);
         if (words[0] > size || words[1] > size - words[0])
@@ -116,12 +116,12 @@ void fuzz_one(const uint8_t *data, size_t size)
     if (size >= sizeof(uint32_t)) {
         uint8_t *file = make_file(data, size, &n);
         if (rfs_kept_parse(RFS_KEPT_INDEX, "key", -1, file, n, &parsed)) {
-            struct rfs_kept_index *saved = rfs_kept_index_take(&parsed, &tables);
-            if (saved) {
-                mend(saved, file, n);
-                check_all(saved, &tables);
+            struct rfs_kept_index *kept = rfs_kept_index_take(&parsed, &tables);
+            if (kept) {
+                mend(kept, file, n);
+                check_all(kept, &tables);
             }
-            rfs_kept_index_free(saved);
+            rfs_kept_index_free(kept);
         }
         free(file);
     }
