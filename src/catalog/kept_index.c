@@ -662,16 +662,16 @@ bool rfs_kept_index_store(struct rfs_kept *kept, const char *key, const struct r
 {
     struct storing s = {.tables = tables, .before = before};
     bool written = false;
-    uint32_t stored = 0;
+    uint32_t n_written = 0;
 
     if (number_before(&s) && rfs_kept_begin(kept, RFS_KEPT_INDEX, key, &s.draft)) {
         for (size_t i = 0; i < n; i++)
             if (ranks[i].built)
                 forget_numbers(ranks[i].built);
         for (size_t i = 0; i < n && !s.failed && s.draft.end < BODY_MOST; i++)
-            stored += store_rank(&s, &ranks[i], files, opened);
-        if (stored > 0)
-            written = finish(&s, stored);
+            n_written += store_rank(&s, &ranks[i], files, opened);
+        if (n_written > 0)
+            written = finish(&s, n_written);
         else
             rfs_kept_drop(&s.draft);
     }

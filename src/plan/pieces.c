@@ -219,10 +219,10 @@ static int locate_chunk(const struct sources *walk, const struct rfs_chunk_box *
 {
     struct rfs_chunks *chunks = find_chunks(walk->planner);
     struct rfs_chunked_copy copy;
-    struct rfs_stored_box stored;
+    struct rfs_chunk_place place;
     struct rfs_error err = {0};
 
-    const int rc = rfs_chunks_locate_box(chunks, part, &stored, &err);
+    const int rc = rfs_chunks_locate_box(chunks, part, &place, &err);
     if (rc && err.text[0])
         rfs_notes_add(walk->planner, RFS_NOTE_FAILURE, RFS_ERROR, "%s", err.text);
     if (rc)
@@ -234,19 +234,19 @@ static int locate_chunk(const struct sources *walk, const struct rfs_chunk_box *
         if (there < 0)
             return there;
         if (there == 1) {
-            rfs_chunks_place_box(chunks, part, copy.file, copy.at, &stored);
+            rfs_chunks_place_box(chunks, part, copy.file, copy.at, &place);
             source->other = true;
         }
     }
     source->type = chunks->chunks.data[part->chunk].type;
-    source->file = stored.file;
-    source->content = (struct rfs_content){.offset = stored.at};
+    source->file = place.file;
+    source->content = (struct rfs_content){.offset = place.at};
     memcpy(source->box.at, part->at, sizeof source->box.at);
     memcpy(source->box.size, part->size, sizeof source->box.size);
-    memcpy(source->box.stride, stored.stride, sizeof source->box.stride);
+    memcpy(source->box.stride, place.stride, sizeof source->box.stride);
     source->box.begin = 0;
     source->box.begin_axis = 0;
-    source->box.strided = stored.strided;
+    source->box.strided = place.strided;
     return 0;
 }
 

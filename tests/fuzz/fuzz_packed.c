@@ -94,20 +94,20 @@ static int read_half(struct rfs_chunks *chunks, unsigned half, float *out)
     const uint64_t hi[] = {(half + 1) * ROWS, COLUMNS};
     struct rfs_chunks_walk walk;
     struct rfs_chunk_box box;
-    struct rfs_stored_box stored;
+    struct rfs_chunk_place place;
     struct rfs_reading reading;
     struct rfs_error err = {0};
 
     rfs_chunks_walk_begin(chunks, &chunks->tensors.data[0], lo, hi, &walk);
     REQUIRE(rfs_chunks_walk_next(&walk, &box));
-    int rc = rfs_chunks_locate_box(chunks, &box, &stored, &err);
+    int rc = rfs_chunks_locate_box(chunks, &box, &place, &err);
     if (!require_result(rc, &err))
         return rc;
-    REQUIRE(rfs_reading_begin(chunks->files, stored.file, &reading) == 0);
+    REQUIRE(rfs_reading_begin(chunks->files, place.file, &reading) == 0);
     for (unsigned i = 0; rc == 0 && i < ROWS * COLUMNS; i++) {
-        const uint64_t strided = i / COLUMNS * stored.stride[0] + i % COLUMNS * stored.stride[1];
+        const uint64_t strided = i / COLUMNS * place.stride[0] + i % COLUMNS * place.stride[1];
         rc = rfs_reading_pread(&reading, &out[i], sizeof *out,
-                               stored.at + (stored.strided ? strided : i * sizeof *out));
+                               place.at + (place.strided ? strided : i * sizeof *out));
     }
     REQUIRE(rfs_reading_end(&reading) == 0);
     return rc;

@@ -134,12 +134,12 @@ struct rfs_scan_place {
 
 /*
  * Names of files of ranks that may be of one save. Zero-initialise; to be freed in any case. With
- * PARTS the numbers of parts, "_part0", may differ, also in one rank.
+ * ANY_PART the numbers of parts, "_part0", may differ, also in one rank.
  */
 struct rfs_scan_same {
     const char *name;              /* the first; borrowed; NULL: none */
     struct rfs_scan_place *places; /* owned */
-    bool parts;
+    bool any_part;
 };
 
 void rfs_scan_same_free(struct rfs_scan_same *same);

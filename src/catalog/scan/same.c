@@ -98,7 +98,7 @@ static int begin(struct rfs_scan_same *same, const char *name, uint32_t rank)
         if (digits == 0)
             continue;
         const bool counts = divided && at >= name + part.begin && at < name + part.end;
-        const bool any = same->parts && is_behind(name, at, PART);
+        const bool any = same->any_part && is_behind(name, at, PART);
         same->places[n].meanings =
             counts ? A_PART : A_TEXT | A_RANK | A_PADDED | (any ? A_PART : 0);
         narrow(&same->places[n++], at, digits, at, digits, rank);

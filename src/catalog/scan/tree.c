@@ -441,7 +441,7 @@ static void free_series(struct series *series)
 static int add_to_series(struct series *series, const char *name, uint32_t rank, bool first,
                          size_t *at)
 {
-    const struct rfs_scan_same fresh = {.parts = true};
+    const struct rfs_scan_same fresh = {.any_part = true};
     int rc = *at > 0 ? rfs_scan_same_add(&series->names.data[*at - 1], name, rank) : 0;
 
     if (rc != 0)

@@ -171,13 +171,13 @@ static bool find_strided(struct rfs_chunks *chunks, uint64_t at, struct rfs_stri
 }
 
 void rfs_chunks_place_box(struct rfs_chunks *chunks, const struct rfs_chunk_box *box, uint32_t file,
-                          uint64_t at, struct rfs_stored_box *out)
+                          uint64_t at, struct rfs_chunk_place *out)
 {
     const struct rfs_type *type = rfs_chunks_type_of(chunks, box->chunk);
     uint64_t step = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
     struct rfs_strided_chunk place;
 
-    *out = (struct rfs_stored_box){.file = file, .strided = find_strided(chunks, at, &place)};
+    *out = (struct rfs_chunk_place){.file = file, .strided = find_strided(chunks, at, &place)};
     if (out->strided && !box->flat)
         memcpy(out->stride, place.stride, sizeof place.stride);
     else if (out->strided) /* the elements are a row */
@@ -188,7 +188,7 @@ void rfs_chunks_place_box(struct rfs_chunks *chunks, const struct rfs_chunk_box 
 }
 
 int rfs_chunks_locate_box(struct rfs_chunks *chunks, const struct rfs_chunk_box *box,
-                          struct rfs_stored_box *out, struct rfs_error *err)
+                          struct rfs_chunk_place *out, struct rfs_error *err)
 {
     const int rc = rfs_chunks_locate(chunks, box->chunk, err);
 

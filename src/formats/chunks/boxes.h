@@ -17,7 +17,7 @@ struct rfs_chunk_box {
     uint64_t step[RFS_MAX_DIMS]; /* elements of the chunk, from one to the next along each axis */
 };
 /* The place of the elements of a box. */
-struct rfs_stored_box {
+struct rfs_chunk_place {
     uint32_t file;
     uint64_t at;                   /* where the first is in the file */
     uint64_t stride[RFS_MAX_DIMS]; /* strides in bytes */
@@ -25,7 +25,7 @@ struct rfs_stored_box {
 };
 /* Gives where a box is in FILE, by the value of at of its chunk or of a copy. */
 void rfs_chunks_place_box(struct rfs_chunks *chunks, const struct rfs_chunk_box *box, uint32_t file,
-                          uint64_t at, struct rfs_stored_box *out);
+                          uint64_t at, struct rfs_chunk_place *out);
 /*
  * Says whether the elements of a chunk of TYPE and of its copy, with values A and B of at, lie in
  * one order without gaps, so that their bytes can be compared. Gives where both begin.
@@ -34,7 +34,7 @@ bool rfs_chunks_are_alike(struct rfs_chunks *chunks, const struct rfs_type *type
                           uint64_t b, uint64_t begin[2]);
 /* Locates the chunk of a box, and gives where the box is. 0, or -errno with *err filled. */
 int rfs_chunks_locate_box(struct rfs_chunks *chunks, const struct rfs_chunk_box *box,
-                          struct rfs_stored_box *out, struct rfs_error *err);
+                          struct rfs_chunk_place *out, struct rfs_error *err);
 
 /* A walk over the cells of a grid, in the box of a tensor as it is stored. */
 struct rfs_chunk_cells {

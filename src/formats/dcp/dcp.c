@@ -101,13 +101,13 @@ static int check_tensor(const struct rfs_torch_tensor *tensor, const struct rfs_
 }
 
 static void place_of(const struct rfs_torch_tensor *tensor, const struct rfs_dcp_file_item *item,
-                     struct rfs_stored_box *out)
+                     struct rfs_chunk_place *out)
 {
     const uint64_t bytes = rfs_dtype_bytes(tensor->dtype);
 
-    *out = (struct rfs_stored_box){.at = item->offset + tensor->record->offset +
-                                         tensor->offset * bytes,
-                                   .strided = !tensor->contiguous};
+    *out = (struct rfs_chunk_place){.at = item->offset + tensor->record->offset +
+                                          tensor->offset * bytes,
+                                    .strided = !tensor->contiguous};
     for (uint32_t i = 0; i < tensor->ndim; i++)
         out->stride[i] = tensor->strides[i] * bytes;
 }
@@ -161,7 +161,7 @@ int rfs_dcp_item_prove(const struct rfs_dcp_file_item *item, const struct rfs_by
 }
 
 int rfs_dcp_item_find(const struct rfs_dcp_file_item *item, const struct rfs_bytes_source *from,
-                      struct rfs_stored_box *out, struct rfs_error *err)
+                      struct rfs_chunk_place *out, struct rfs_error *err)
 {
     struct window window = {.item = item, .from = from};
     struct rfs_torch torch;
@@ -213,7 +213,7 @@ static int end_reading(struct rfs_files *files, uint32_t file, struct rfs_readin
     return rc;
 }
 
-static int set_place(struct rfs_chunks *chunks, uint32_t ndim, const struct rfs_stored_box *place,
+static int set_place(struct rfs_chunks *chunks, uint32_t ndim, const struct rfs_chunk_place *place,
                      atomic_uint_least64_t *out, struct rfs_error *err)
 {
     const uint64_t at =
@@ -257,7 +257,7 @@ static int find_at(struct rfs_chunks *chunks, uint32_t number, uint32_t file, ui
                                      .ndim = type->ndim,
                                      .sizes = type->dims};
     struct rfs_reading reading;
-    struct rfs_stored_box place;
+    struct rfs_chunk_place place;
     int rc = rfs_reading_begin_quiet(chunks->files, file, &reading);
 
     if (rc < 0)

@@ -93,7 +93,7 @@ struct rfs_dcp_file_item {
  * call it for tests alone.
  */
 int rfs_dcp_item_find(const struct rfs_dcp_file_item *item, const struct rfs_bytes_source *from,
-                      struct rfs_stored_box *out, struct rfs_error *err);
+                      struct rfs_chunk_place *out, struct rfs_error *err);
 
 /*
  * Proves that an item is in the file, and what rfs_torch_prove proves of it, whatever it holds.

@@ -324,16 +324,16 @@ static int find_shown(const struct rfs_explained_view *view, uint32_t rank, uint
     return 0;
 }
 
-/* Returns whether the bytes of N pieces, which are rows, lie in a stored slice from byte IN on. */
-static bool is_stored(const struct rfs_slice *stored, uint64_t in,
-                      const struct rfs_piece_trace *pieces, size_t n)
+/* Returns whether the bytes of N pieces, which are rows, lie in a storage from byte IN on. */
+static bool is_in_storage(const struct rfs_slice *storage, uint64_t in,
+                          const struct rfs_piece_trace *pieces, size_t n)
 {
     uint64_t from;
     uint64_t left;
 
     for (size_t i = 0; i < n; i++) {
         const struct rfs_block *piece = &pieces[i].block;
-        const struct rfs_block *there = rfs_slice_find(stored, in + piece->dst, &from, &left);
+        const struct rfs_block *there = rfs_slice_find(storage, in + piece->dst, &from, &left);
         if (!there || there->file != piece->file || left < piece->run ||
             there->content.offset + from != piece->content.offset + piece->src)
             return false;
@@ -341,17 +341,17 @@ static bool is_stored(const struct rfs_slice *stored, uint64_t in,
     return true;
 }
 
-/* Finds where the pieces begin in a stored slice; false if they are not in it. */
-static bool find_stored(const struct rfs_slice *stored, const struct rfs_piece_trace *pieces,
-                        size_t n, uint64_t *in)
+/* Finds where the pieces begin in a storage; false if they are not in it. */
+static bool find_in_storage(const struct rfs_slice *storage, const struct rfs_piece_trace *pieces,
+                            size_t n, uint64_t *in)
 {
     const uint64_t begin = pieces[0].block.content.offset + pieces[0].block.src;
     bool found = false;
 
-    for (size_t i = 0; !found && i < stored->n; i++) {
-        const struct rfs_block *block = &stored->blocks[i];
+    for (size_t i = 0; !found && i < storage->n; i++) {
+        const struct rfs_block *block = &storage->blocks[i];
         *in = block->dst + (begin - block->content.offset);
-        found = begin >= block->content.offset && is_stored(stored, *in, pieces, n);
+        found = begin >= block->content.offset && is_in_storage(storage, *in, pieces, n);
     }
     return found;
 }
@@ -363,7 +363,7 @@ static bool find_stored(const struct rfs_slice *stored, const struct rfs_piece_t
 static int find_part(struct rfs_view *view, uint32_t part, const struct rfs_piece_trace *pieces,
                      size_t n, struct location *out)
 {
-    RFS_CLEANUP(rfs_slice_free) struct rfs_slice stored = {0};
+    RFS_CLEANUP(rfs_slice_free) struct rfs_slice storage = {0};
     RFS_IMAGE_HELD *image = NULL;
     uint64_t in = 0;
 
@@ -375,8 +375,8 @@ static int find_part(struct rfs_view *view, uint32_t part, const struct rfs_piec
         const struct rfs_region *region = &image->regions[i];
         if (region->target >= image->storages->items.n || region->at > 0)
             continue;
-        rc = rfs_slice_storage(image->storages, region->target, &stored);
-        if (rc == 0 && find_stored(&stored, pieces, n, &in)) {
+        rc = rfs_slice_storage(image->storages, region->target, &storage);
+        if (rc == 0 && find_in_storage(&storage, pieces, n, &in)) {
             *out = (struct location){NULL, rfs_view_shown(view, part).name, region->start + in};
             return 1;
         }

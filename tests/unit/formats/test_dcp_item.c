@@ -67,7 +67,7 @@ static void found(const struct bytes *file, uint64_t offset, uint64_t end, uint6
     const struct rfs_dcp_file_item item = item_of(offset, end - offset, sizes);
     struct memory memory = {.bytes = file};
     struct rfs_error err = {0};
-    struct rfs_stored_box place = {0};
+    struct rfs_chunk_place place = {0};
     if (rfs_dcp_item_find(&item, RFS_BYTES_SOURCE(read_bytes, &memory, file->n, NULL), &place,
                           &err))
         fail_msg("%s", err.text);
@@ -83,7 +83,7 @@ static void refused(const struct bytes *file, const struct rfs_dcp_file_item *it
 {
     struct memory memory = {.bytes = file};
     struct rfs_error err = {0};
-    struct rfs_stored_box place = {.at = 7};
+    struct rfs_chunk_place place = {.at = 7};
     assert_int_equal(
         rfs_dcp_item_find(item, RFS_BYTES_SOURCE(read_bytes, &memory, file->n, NULL), &place, &err),
         code);
@@ -127,7 +127,7 @@ static void test_strides(void **state)
     const uint64_t a = add_item(&file, 3, 4, 0, (const int64_t[]){1, 3}, values);
     const struct rfs_dcp_file_item item = item_of(a, file.n - a, sizes);
     struct memory memory = {.bytes = &file};
-    struct rfs_stored_box place = {0};
+    struct rfs_chunk_place place = {0};
     assert_int_equal(
         rfs_dcp_item_find(&item, RFS_BYTES_SOURCE(read_bytes, &memory, file.n, NULL), &place, NULL),
         0);
@@ -208,7 +208,7 @@ static void test_changes(void **state)
         for (int k = 0; k < 3; k++) {
             struct memory memory = {.bytes = &file};
             struct rfs_error err = {0};
-            struct rfs_stored_box place = {0};
+            struct rfs_chunk_place place = {0};
             file.data[i] = (unsigned char)(k == 0 ? 0 : k == 1 ? 0xff : was ^ 1);
             const int rc = rfs_dcp_item_find(
                 &item, RFS_BYTES_SOURCE(read_bytes, &memory, file.n, NULL), &place, &err);

@@ -226,7 +226,7 @@ static void test_archive(void **state)
     struct world *w = *state;
     struct torch_file file = {.pickle = {0}};
     struct bytes b;
-    struct rfs_stored_box box;
+    struct rfs_chunk_place box;
 
     begin(&b, "checkpoint");
     dcp_tensor(&b, "w", "torch.float32", 2, DIMS(2, 1));
