@@ -8,6 +8,7 @@ librfs_la_SOURCES += \
 	src/base/cleanup.h \
 	src/base/differ.h \
 	src/base/error.c src/base/error.h \
+	src/base/filename.c src/base/filename.h \
 	src/base/first_error.h \
 	src/base/forks.h \
 	src/base/glob.c src/base/glob.h \
@@ -21,6 +22,7 @@ librfs_la_SOURCES += \
 	src/base/lex.c src/base/lex.h \
 	src/base/limits.c src/base/limits.h \
 	src/base/log.c src/base/log.h \
+	src/base/memory_limit.c src/base/memory_limit.h \
 	src/base/mountinfo.c src/base/mountinfo.h \
 	src/base/once.h \
 	src/base/options.c src/base/options.h \

@@ -2,10 +2,10 @@
 #include "view/hidden.h"
 
 #include "base/cleanup.h"
+#include "base/filename.h"
 #include "base/once.h"
 #include "formats/npy/npy.h"
 #include "plan/geometry.h"
-#include "view/filename.h"
 #include "view/view_options.h"
 
 /*

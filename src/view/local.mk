@@ -6,8 +6,6 @@ librfs_la_SOURCES += \
 	src/view/contents.h \
 	src/view/dcp.c \
 	src/view/entries.c \
-	src/view/filename.c \
-	src/view/filename.h \
 	src/view/flat_view.c \
 	src/view/folders.c \
 	src/view/follow.c \
@@ -21,8 +19,6 @@ librfs_la_SOURCES += \
 	src/view/kinds.h \
 	src/view/library.c \
 	src/view/load.c \
-	src/view/memory_limit.c \
-	src/view/memory_limit.h \
 	src/view/mindformers.c \
 	src/view/model_files.c \
 	src/view/model_files.h \

@@ -3,12 +3,12 @@
 
 #include "base/checked.h"
 #include "base/limits.h"
+#include "base/memory_limit.h"
 #include "base/secret.h"
 #include "plan/names.h"
 #include "reshard.h"
 #include "store/crypt/key.h"
 #include "store/remote/remote.h"
-#include "view/memory_limit.h"
 
 #include <unistd.h>
 

@@ -3,6 +3,7 @@ check_PROGRAMS += $(BASE_TESTS)
 TESTS += $(BASE_TESTS)
 BASE_TESTS = \
 	tests/unit/base/test_error \
+	tests/unit/base/test_filename \
 	tests/unit/base/test_forks \
 	tests/unit/base/test_glob \
 	tests/unit/base/test_intern \
@@ -10,6 +11,7 @@ BASE_TESTS = \
 	tests/unit/base/test_json_write \
 	tests/unit/base/test_log \
 	tests/unit/base/test_memory \
+	tests/unit/base/test_memory_limit \
 	tests/unit/base/test_origin \
 	tests/unit/base/test_pathlist \
 	tests/unit/base/test_pool \
@@ -40,3 +42,13 @@ tests_unit_base_test_json_read_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_json_write_SOURCES = tests/unit/base/test_json_write.c
 tests_unit_base_test_json_write_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_small_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_base_test_filename_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/base/test_filename.c
+tests_unit_base_test_filename_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_base_test_memory_limit_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/base/test_memory_limit.c
+tests_unit_base_test_memory_limit_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -2,14 +2,12 @@
 view_tests = \
 	tests/unit/view/test_adapter \
 	tests/unit/view/test_archives \
-	tests/unit/view/test_memory_limit \
 	tests/unit/view/test_by_rules \
 	tests/unit/view/test_closing \
 	tests/unit/view/test_hidden \
 	tests/unit/view/test_computed \
 	tests/unit/view/test_converted \
 	tests/unit/view/test_encrypted \
-	tests/unit/view/test_filename \
 	tests/unit/view/test_left_out \
 	tests/unit/view/test_load \
 	tests/unit/view/test_lost \
@@ -37,11 +35,6 @@ tests_unit_view_test_adapter_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/view/test_adapter.c
 tests_unit_view_test_adapter_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_view_test_memory_limit_SOURCES = \
-	tests/support/tree.c \
-	tests/support/tree.h \
-	tests/unit/view/test_memory_limit.c
-tests_unit_view_test_memory_limit_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_encrypted_SOURCES = $(view_support) \
 	tests/support/sealer.c \
 	tests/support/sealer.h \
@@ -58,11 +51,6 @@ tests_unit_view_test_sequential_SOURCES = \
 tests_unit_view_test_sequential_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_hidden_SOURCES = $(view_support) tests/unit/view/test_hidden.c
 tests_unit_view_test_hidden_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_view_test_filename_SOURCES = \
-	tests/support/tree.c \
-	tests/support/tree.h \
-	tests/unit/view/test_filename.c
-tests_unit_view_test_filename_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_left_out_SOURCES = $(view_support) \
 	tests/unit/plan/world.c \
 	tests/unit/plan/world.h \

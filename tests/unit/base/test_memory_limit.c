@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory that the process may have, by control groups made of plain files. */
+#include "base/memory_limit.h"
 #include "tests/support/tree.h"
-#include "view/memory_limit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names of parameters as names of files, both ways. */
+#include "base/filename.h"
 #include "tests/support/tree.h"
-#include "view/filename.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/filename.h"
+#include "base/filename.h"
 
 #include "base/text.h"
 

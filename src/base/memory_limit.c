@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/memory_limit.h"
+#include "base/memory_limit.h"
 
 #include "base/checked.h"
 
