@@ -207,15 +207,6 @@ void rfs_table_cell_end(struct rfs_table *table)
     rfs_table_text(table, text);
 }
 
-void rfs_table_layout(struct rfs_table *table, const struct rfs_layout *layout)
-{
-    rfs_show_matrix(rfs_table_cell(table), layout);
-    rfs_table_cell_end(table);
-    rfs_show_map(rfs_table_cell(table), layout);
-    rfs_table_cell_end(table);
-    rfs_table_u64(table, layout->opt_size);
-}
-
 /* Lists the columns that are shown in OUT; returns how many they are. */
 static size_t list_shown(const struct rfs_table *table, const struct rfs_column **out)
 {

@@ -132,8 +132,6 @@ void rfs_table_none(struct rfs_table *table, const char *for_people);
 /* Add the text that is written between the two calls. */
 FILE *rfs_table_cell(struct rfs_table *table);
 void rfs_table_cell_end(struct rfs_table *table);
-/* Adds three cells: the device matrix, the tensor map, and the size of the optimizer shard. */
-void rfs_table_layout(struct rfs_table *table, const struct rfs_layout *layout);
 
 /* Prints the table for people. */
 void rfs_table_print(const struct rfs_table *table, FILE *out);

@@ -72,16 +72,6 @@ int rfs_tool_reach(const struct rfs_settings *options, const char *const *paths,
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Opens the view whose tensors a command reads. */
-static int open_view(const char *path, const struct rfs_settings *options,
-                     const struct rfs_view_how *how, reshard_view **out, struct rfs_error *err)
-{
-    struct rfs_view_how full = how ? *how : (struct rfs_view_how){0};
-
-    full.tensors = true;
-    return rfs_tool_open(path, options, &full, out, err);
-}
-
 static bool take_name(void *globs, const char *name)
 {
     return rfs_globs_take(globs, name);
@@ -92,21 +82,13 @@ int rfs_tool_tensors(const char *path, const struct rfs_settings *options, struc
                      struct rfs_error *err)
 {
     const struct rfs_whole_names names = {take_name, globs};
+    struct rfs_view_how full = how ? *how : (struct rfs_view_how){0};
     reshard_view *opened;
-    const int rc = open_view(path, options, how, &opened, err);
 
+    full.tensors = true;
+    const int rc = rfs_tool_open(path, options, &full, &opened, err);
     *whole = (struct rfs_whole){0};
     return rc ? rc : rfs_whole_open(path, opened, globs ? &names : NULL, whole, cut, err);
-}
-
-int rfs_tool_tensors_of_rank(const char *path, const struct rfs_settings *options, int64_t rank,
-                             struct rfs_whole *whole, struct rfs_error *err)
-{
-    reshard_view *opened;
-    const int rc = open_view(path, options, NULL, &opened, err);
-
-    *whole = (struct rfs_whole){0};
-    return rc ? rc : rfs_whole_open_rank(path, opened, rank, whole, err);
 }
 
 void rfs_tool_name_strategy(const char *flag, struct rfs_error *err)

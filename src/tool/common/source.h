@@ -50,9 +50,6 @@ int rfs_tool_reach(const struct rfs_settings *options, const char *const *paths,
 int rfs_tool_tensors(const char *path, const struct rfs_settings *options, struct rfs_globs *globs,
                      const struct rfs_view_how *how, struct rfs_whole *whole, struct rfs_whole *cut,
                      struct rfs_error *err);
-/* Opens PATH and lists the tensors of a rank: rfs_whole_open_rank. */
-int rfs_tool_tensors_of_rank(const char *path, const struct rfs_settings *options, int64_t rank,
-                             struct rfs_whole *whole, struct rfs_error *err);
 /* Names, after a failure because PATH lacks a strategy, the command's FLAG for it ("-s"). */
 void rfs_tool_name_strategy(const char *flag, struct rfs_error *err);
 

@@ -99,12 +99,14 @@ static int write_tensor(struct getting *getting, struct rfs_error *err)
 static int get(struct getting *getting, struct rfs_error *err)
 {
     const struct request *request = getting->request;
-    int rc = rfs_tool_tensors_of_rank(request->source, &request->options, request->rank,
-                                      &getting->whole, err);
+    const struct rfs_view_how how = {.tensors = true};
+    reshard_view *view;
+    const int rc = rfs_tool_open(request->source, &request->options, &how, &view, err);
 
     if (rc)
         return rc;
-    return rfs_whole_choose(&getting->whole, request->name, &getting->tensor, err)
+    return rfs_whole_open_rank(request->source, view, request->rank, &getting->whole, err)
+            ?: rfs_whole_choose(&getting->whole, request->name, &getting->tensor, err)
             ?: rfs_output_begin(request->out, request->force, &getting->output, err)
             ?: write_head(getting, err)
             ?: write_tensor(getting, err)

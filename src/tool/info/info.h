@@ -110,23 +110,15 @@ void rfs_info_tell_filter(struct rfs_info_report *report, const struct rfs_info_
                           const struct rfs_info_rows *rows);
 
 /*
- * Add a checkpoint to a report that info.c began: a file of the format ROW (NULL: an encrypted
- * one), rank folders or one whole checkpoint, hfai's parts, or a folder that describes itself. 0,
- * or -errno with *err filled.
+ * Add a checkpoint to a report that info.c began: rank folders or one whole checkpoint, hfai's
+ * parts, or a folder that describes itself. 0, or -errno with *err filled.
  */
-int rfs_info_file(struct rfs_info_args *args, const char *path, const struct rfs_format_row *row,
-                  struct rfs_info_report *report, struct rfs_error *err);
 int rfs_info_tree(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
                   struct rfs_error *err);
 int rfs_info_parts(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
                    struct rfs_error *err);
 int rfs_info_chunks(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
                     struct rfs_error *err);
-/* Add strategies, group info or rules, by the report's path. 0, or -errno with *err filled. */
-int rfs_info_strategy(struct rfs_info_args *args, struct rfs_info_report *report,
-                      struct rfs_error *err);
-int rfs_info_group(struct rfs_store *store, struct rfs_info_report *report, struct rfs_error *err);
-int rfs_info_rules(struct rfs_store *store, struct rfs_info_report *report, struct rfs_error *err);
 
 /*
  * Adds the files of tensors beside the open source that are not read: a line, and the member

@@ -177,6 +177,16 @@ static const char *note_of(const struct rfs_layout *layout, const char *of_shape
     return layout->field || layout->unclear == RFS_UNCLEAR_FIELD ? "field slicing" : of_shape;
 }
 
+/* Adds three cells: the device matrix, the tensor map, and the size of the optimizer shard. */
+static void add_layout(struct rfs_table *table, const struct rfs_layout *layout)
+{
+    rfs_show_matrix(rfs_table_cell(table), layout);
+    rfs_table_cell_end(table);
+    rfs_show_map(rfs_table_cell(table), layout);
+    rfs_table_cell_end(table);
+    rfs_table_u64(table, layout->opt_size);
+}
+
 static void add_row(const struct rfs_strategy *strategy, const struct rfs_fit *fit, size_t i,
                     uint32_t stage, struct rfs_table *table)
 {
@@ -185,7 +195,7 @@ static void add_row(const struct rfs_strategy *strategy, const struct rfs_fit *f
     rfs_table_text(table, rfs_strategy_param(strategy, i));
     rfs_table_u64(table, stage);
     const char *note = add_shape(table, i, stage, layout, fit);
-    rfs_table_layout(table, layout);
+    add_layout(table, layout);
     rfs_table_text(table, note_of(layout, note));
 }
 
