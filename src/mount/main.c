@@ -554,10 +554,8 @@ int main(int argc, char **argv)
     rc = rfs_mount_options_parse(argc, argv, &options, &err);
     if (rc == 0) {
         rfs_message_set_level((enum reshard_level)options.set.log_level);
-        if (options.action == RFS_ACTION_HELP)
-            rfs_mount_options_help();
-        else if (options.action == RFS_ACTION_HELP_ALL)
-            rfs_mount_options_help_all();
+        if (options.action == RFS_ACTION_HELP || options.action == RFS_ACTION_HELP_ALL)
+            rfs_mount_options_help(options.action == RFS_ACTION_HELP_ALL);
         else if (options.action == RFS_ACTION_VERSION)
             show_version();
         else

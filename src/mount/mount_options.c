@@ -574,7 +574,7 @@ static const char notes[] =
     "Options also come from RESHARDFS_NAME=VALUE, and lines NAME = VALUE of config=.\n"
     "Write a comma inside a value as \\, . Unmount with: fusermount3 -u MNT\n";
 
-void rfs_mount_options_help_all(void)
+static void explain_all(void)
 {
     fputs(usage, stdout);
     fputs("\n"
@@ -612,7 +612,7 @@ static int help_name(const struct rfs_option *option, bool last, int column)
     return column + printf("%s%s", column > NAMES_COLUMN ? " " : "", name);
 }
 
-void rfs_mount_options_help(void)
+static void list_names(void)
 {
     const struct rfs_option *option;
     int column = 0;
@@ -632,6 +632,14 @@ void rfs_mount_options_help(void)
           "-s, -d         src_strategy=, dst_strategy=; --check: plan every rank, no mount\n",
           stdout);
     fputs(notes, stdout);
+}
+
+void rfs_mount_options_help(bool all)
+{
+    if (all)
+        explain_all();
+    else
+        list_names();
 }
 
 bool rfs_mount_options_objects(const struct rfs_mount_options *options)

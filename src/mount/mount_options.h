@@ -56,9 +56,8 @@ int rfs_mount_options_parse(int argc, char **argv, struct rfs_mount_options *out
                             struct rfs_error *err);
 void rfs_mount_options_free(struct rfs_mount_options *options);
 
-/* Print the names of the options, for 80 columns, and each with an explanation. */
-void rfs_mount_options_help(void);
-void rfs_mount_options_help_all(void);
+/* Prints the names of the options, for 80 columns; ALL: each with an explanation. */
+void rfs_mount_options_help(bool all);
 
 /* Returns whether the source, or a file that an option names, is in object storage. */
 bool rfs_mount_options_objects(const struct rfs_mount_options *options);
