@@ -766,7 +766,7 @@ static int make_like(const struct making *m, const struct rfs_layout *source,
 
 static void making_end(struct making *making)
 {
-    rfs_strategy_builder_free(making->builder);
+    rfs_strategy_builder_cleanup(&making->builder);
     free(making->layout_of);
     free(making->taken);
     free(making->like);
@@ -1125,7 +1125,8 @@ static int prepare(struct making *making)
     const size_t n = rules->rules.n;
     const size_t n_like = rules->like_line > 0 ? rfs_strategy_layouts(making->use->source) : 0;
 
-    making->builder = rfs_strategy_builder_new(rules->name);
+    making->builder =
+        rfs_strategy_builder_new(rules->name, &(struct rfs_strategy_facts){.by_rules = true});
     making->layout_of = calloc(n + 1, sizeof *making->layout_of);
     making->taken = calloc(n + 1, sizeof *making->taken);
     making->like = malloc((n_like + 1) * sizeof *making->like);
@@ -1134,7 +1135,6 @@ static int prepare(struct making *making)
         return rfs_fail_memory(making->err);
     for (size_t i = 0; i < n_like; i++)
         making->like[i] = RFS_NO_ID;
-    rfs_strategy_builder_by_rules(making->builder);
     return 0;
 }
 

@@ -73,17 +73,17 @@ static int check_alone(const struct rfs_strategy *strategy, struct rfs_error *er
 {
     const struct rfs_where where = RFS_IN(rfs_strategy_name(strategy));
 
-    if (rfs_strategy_is_merged(strategy))
+    if (rfs_strategy_facts(strategy)->merged)
         return rfs_fail(
             err, -EINVAL, where, "that file by itself, or the files that it was merged from",
             "it is a merge of several stages already, and cannot be merged with others");
-    if (!rfs_strategy_has_items(strategy))
+    if (!rfs_strategy_facts(strategy)->has_items)
         return rfs_fail(err, -EINVAL, where, REMEDY_COMPILER,
                         "it has no strategy items, so its stage is unknown");
-    if (rfs_strategy_first_item_stage(strategy) >= RFS_MAX_DEVICES)
+    if (rfs_strategy_facts(strategy)->first_item_stage >= RFS_MAX_DEVICES)
         return rfs_fail(err, -EINVAL, where, REMEDY_COMPILER,
                         "the stage of its first strategy item, %u, is too large",
-                        rfs_strategy_first_item_stage(strategy));
+                        rfs_strategy_facts(strategy)->first_item_stage);
     return 0;
 }
 
@@ -148,7 +148,7 @@ static int add_file(struct rfs_stages *merge, struct stage_file *file, struct rf
 
     if (rc != 0)
         return rc;
-    file->stage = rfs_strategy_first_item_stage(file->strategy);
+    file->stage = rfs_strategy_facts(file->strategy)->first_item_stage;
     const struct stage_file *first = find_stage(merge, file->stage);
     if (first != NULL)
         return check_same(first->strategy, file->strategy, file->stage, err);

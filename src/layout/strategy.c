@@ -39,11 +39,7 @@ struct rfs_strategy {
     size_t n_layouts;
     uint32_t stages;
     uint32_t devices;
-    uint32_t first_item_stage;
-    bool has_items; /* strategy items; the first is in first_item_stage */
-    bool prefixed;  /* a name had a stage before it */
-    bool by_rules;
-    bool exported;
+    struct rfs_strategy_facts facts;
 };
 
 /* ---- what a strategy has --------------------------------------------------------------------- */
@@ -81,34 +77,14 @@ uint32_t rfs_strategy_devices(const struct rfs_strategy *strategy)
     return strategy->devices;
 }
 
-uint32_t rfs_strategy_first_item_stage(const struct rfs_strategy *strategy)
+const struct rfs_strategy_facts *rfs_strategy_facts(const struct rfs_strategy *strategy)
 {
-    return strategy->first_item_stage;
+    return &strategy->facts;
 }
 
 bool rfs_strategy_has_splits(const struct rfs_strategy *strategy)
 {
     return rfs_intern_count(strategy->edges) > 0;
-}
-
-bool rfs_strategy_has_items(const struct rfs_strategy *strategy)
-{
-    return strategy->has_items;
-}
-
-bool rfs_strategy_is_merged(const struct rfs_strategy *strategy)
-{
-    return strategy->prefixed;
-}
-
-bool rfs_strategy_by_rules(const struct rfs_strategy *strategy)
-{
-    return strategy->by_rules;
-}
-
-bool rfs_strategy_exported(const struct rfs_strategy *strategy)
-{
-    return strategy->exported;
 }
 
 size_t rfs_strategy_count(const struct rfs_strategy *strategy)
@@ -168,7 +144,19 @@ struct rfs_strategy_builder {
     RFS_VEC(struct rfs_layout) layouts;
 };
 
-struct rfs_strategy_builder *rfs_strategy_builder_new(const char *name)
+static void builder_free(struct rfs_strategy_builder *builder)
+{
+    if (builder == NULL)
+        return;
+    rfs_strategy_free(builder->strategy);
+    rfs_intern_free(builder->keys);
+    free(builder->placements.data);
+    free(builder->layouts.data);
+    free(builder);
+}
+
+struct rfs_strategy_builder *rfs_strategy_builder_new(const char *name,
+                                                      const struct rfs_strategy_facts *facts)
 {
     struct rfs_strategy_builder *builder = calloc(1, sizeof *builder);
     struct rfs_strategy *strategy = calloc(1, sizeof *strategy);
@@ -181,29 +169,20 @@ struct rfs_strategy_builder *rfs_strategy_builder_new(const char *name)
     builder->strategy = strategy;
     builder->keys = rfs_intern_new();
     strategy->name = strdup(name);
+    if (facts != NULL)
+        strategy->facts = *facts;
     strategy->params = rfs_intern_new();
     strategy->edges = rfs_intern_new();
     if (builder->keys != NULL && strategy->name != NULL && strategy->params != NULL &&
         strategy->edges != NULL)
         return builder;
-    rfs_strategy_builder_free(builder);
+    builder_free(builder);
     return NULL;
-}
-
-void rfs_strategy_builder_free(struct rfs_strategy_builder *builder)
-{
-    if (builder == NULL)
-        return;
-    rfs_strategy_free(builder->strategy);
-    rfs_intern_free(builder->keys);
-    free(builder->placements.data);
-    free(builder->layouts.data);
-    free(builder);
 }
 
 void rfs_strategy_builder_cleanup(struct rfs_strategy_builder **builder)
 {
-    rfs_strategy_builder_free(*builder);
+    builder_free(*builder);
 }
 
 /* Splits "<stage>-<name>"; *name is left at the name proper. */
@@ -323,19 +302,8 @@ int rfs_strategy_builder_add(struct rfs_strategy_builder *builder, struct rfs_la
         return rc;
     if (!rfs_strategy_builder_layout(builder, &item->layout, &id))
         return rfs_fail_memory_of(item->err, item->file);
-    builder->strategy->prefixed |= bytes < item->name_bytes;
+    builder->strategy->facts.merged |= bytes < item->name_bytes;
     return rfs_strategy_builder_place(builder, name, bytes, stage, id, item->err);
-}
-
-void rfs_strategy_builder_first_item_stage(struct rfs_strategy_builder *builder, uint32_t stage)
-{
-    builder->strategy->has_items = true;
-    builder->strategy->first_item_stage = stage;
-}
-
-void rfs_strategy_builder_by_rules(struct rfs_strategy_builder *builder)
-{
-    builder->strategy->by_rules = true;
 }
 
 RFS_COMPARE(by_stage, struct placement, x, y,
@@ -500,7 +468,7 @@ int rfs_strategy_rename(struct rfs_strategy *strategy,
                                 calloc(2 * strategy->n_params + 1, sizeof *renaming.of)};
     bool ok = renaming.names && renaming.of;
 
-    for (uint32_t i = 0; ok && !strategy->by_rules && i < strategy->n_params; i++)
+    for (uint32_t i = 0; ok && !strategy->facts.by_rules && i < strategy->n_params; i++)
         ok = add_name(&renaming, rfs_strategy_param(strategy, i), i);
     for (uint32_t i = 0; ok && i < strategy->n_params; i++) {
         const char *name = shown(ctx, rfs_strategy_param(strategy, i));
@@ -510,8 +478,8 @@ int rfs_strategy_rename(struct rfs_strategy *strategy,
         return -ENOMEM;
     rfs_intern_free(strategy->params);
     strategy->params = RFS_STEAL(renaming.names);
-    strategy->by_rules = false; /* they have seen the names of the source */
-    strategy->exported = true;
+    strategy->facts.by_rules = false; /* they have seen the names of the source */
+    strategy->facts.exported = true;
     return 0;
 }
 
@@ -566,8 +534,7 @@ int rfs_strategy_digest(const struct rfs_strategy *strategy, uint64_t digest[2])
     }
     if (ready) {
         const uint64_t words[] = {rfs_strategy_stages(strategy), rfs_strategy_devices(strategy),
-                                  rfs_strategy_first_item_stage(strategy),
-                                  rfs_strategy_by_rules(strategy)};
+                                  strategy->facts.first_item_stage, strategy->facts.by_rules};
         XXH3_128bits_update(state, words, sizeof words);
         const XXH128_hash_t hash = XXH3_128bits_digest(state);
         digest[0] = hash.low64;

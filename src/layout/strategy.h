@@ -34,25 +34,23 @@ const char *rfs_strategy_name(const struct rfs_strategy *strategy);
 uint32_t rfs_strategy_stages(const struct rfs_strategy *strategy);
 /* Returns the devices of one stage; all have as many. */
 uint32_t rfs_strategy_devices(const struct rfs_strategy *strategy);
-/*
- * Returns the stage that the first strategy item names, 0 if there is none (a file of one stage of
- * several).
- */
-uint32_t rfs_strategy_first_item_stage(const struct rfs_strategy *strategy);
-/* Says whether the file had strategy items; its stage is that of the first. */
-bool rfs_strategy_has_items(const struct rfs_strategy *strategy);
-/* Says whether some names had a stage before them, as in files merged over stages. */
-bool rfs_strategy_is_merged(const struct rfs_strategy *strategy);
-/*
- * Says whether the strategy was made by rules (layout_rules.h): then it has every tensor of the
- * files that they were made for.
- */
-bool rfs_strategy_by_rules(const struct rfs_strategy *strategy);
-/*
- * Says whether it is that of an export (rfs_strategy_rename), which may leave out any parameter,
- * and has what no strategy knows.
- */
-bool rfs_strategy_exported(const struct rfs_strategy *strategy);
+/* What is known of a strategy as a whole. */
+struct rfs_strategy_facts {
+    bool has_items;            /* the file had strategy items; its stage is that of the first */
+    uint32_t first_item_stage; /* 0 if there is none (a file of one stage of several) */
+    bool merged;               /* some names had a stage before them, as in files of all stages */
+    /*
+     * It was made by rules (layout_rules.h): then it has every tensor of the files that they were
+     * made for.
+     */
+    bool by_rules;
+    /*
+     * It is that of an export (rfs_strategy_rename), which may leave out any parameter, and has
+     * what no strategy knows.
+     */
+    bool exported;
+};
+const struct rfs_strategy_facts *rfs_strategy_facts(const struct rfs_strategy *strategy);
 /* Says whether any layout has a manual split. */
 bool rfs_strategy_has_splits(const struct rfs_strategy *strategy);
 /*
@@ -100,9 +98,13 @@ int rfs_strategy_digest(const struct rfs_strategy *strategy, uint64_t digest[2])
 
 struct rfs_strategy_builder;
 
-/* Begins a strategy; NAME is copied. NULL when out of memory. */
-struct rfs_strategy_builder *rfs_strategy_builder_new(const char *name);
-void rfs_strategy_builder_free(struct rfs_strategy_builder *builder);
+/*
+ * Begins a strategy; NAME is copied. FACTS are those that are known before its parameters; NULL:
+ * none. NULL when out of memory.
+ */
+struct rfs_strategy_builder *rfs_strategy_builder_new(const char *name,
+                                                      const struct rfs_strategy_facts *facts);
+/* Frees a builder, which may be NULL. */
 void rfs_strategy_builder_cleanup(struct rfs_strategy_builder **builder);
 
 /*
@@ -121,10 +123,6 @@ int rfs_strategy_builder_place(struct rfs_strategy_builder *builder, const char 
  */
 bool rfs_strategy_builder_layout(struct rfs_strategy_builder *builder, struct rfs_layout *layout,
                                  uint32_t *id);
-/* Notes that the file has strategy items, the first of them of STAGE. */
-void rfs_strategy_builder_first_item_stage(struct rfs_strategy_builder *builder, uint32_t stage);
-/* Notes that rules make the strategy. */
-void rfs_strategy_builder_by_rules(struct rfs_strategy_builder *builder);
 /*
  * Makes the strategy of all that was added, once all stages and devices are found to agree. *out is
  * the caller's; the builder can only be freed then. 0, or -errno with *err filled.

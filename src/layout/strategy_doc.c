@@ -435,17 +435,17 @@ int rfs_strategy_doc_build(const struct rfs_strategy_doc *doc, struct rfs_strate
                            struct rfs_error *err)
 {
     const Straspb__ParallelStrategyMap *map = &doc->map;
-    RFS_CLEANUP(rfs_strategy_builder_cleanup)
-    struct rfs_strategy_builder *builder = rfs_strategy_builder_new(doc->name);
+    struct rfs_strategy_facts facts = {.has_items = map->n_parallel_strategy_item > 0};
+    RFS_CLEANUP(rfs_strategy_builder_cleanup) struct rfs_strategy_builder *builder = NULL;
     RFS_CLEANUP(rfs_layout_end) struct rfs_layout_builder item = {.file = doc->name, .err = err};
     int rc = 0;
 
     *out = NULL;
+    if (facts.has_items)
+        facts.first_item_stage = map->parallel_strategy_item[0]->parallel_strategys->stage;
+    builder = rfs_strategy_builder_new(doc->name, &facts);
     if (!builder)
         return rfs_fail_memory(err);
-    if (map->n_parallel_strategy_item > 0)
-        rfs_strategy_builder_first_item_stage(
-            builder, map->parallel_strategy_item[0]->parallel_strategys->stage);
     for (size_t i = 0; rc == 0 && i < map->n_parallel_layout_item; i++) {
         const Straspb__ParallelLayoutItem *from = map->parallel_layout_item[i];
         rfs_layout_begin(&item, rfs_strategy_doc_text(from->param_name), from->param_name.len);

@@ -529,7 +529,8 @@ static int report(const struct comparing *comparing, uint32_t s)
     const bool whole = rfs_layout_slice(layout, layout->devices - 1) == 0;
     if (layout->line > 0)
         snprintf(line, sizeof line, ": line %u", layout->line);
-    write_remedy(remedy, sizeof remedy, rfs_strategy_by_rules(config->src), found->equal, most);
+    write_remedy(remedy, sizeof remedy, rfs_strategy_facts(config->src)->by_rules, found->equal,
+                 most);
     rfs_fail(&err, -EINVAL,
              RFS_OF(rfs_files_path(
                         rfs_catalog_files(planning->catalog),

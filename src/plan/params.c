@@ -19,8 +19,9 @@
 static int check_unruled(struct rfs_planning *planning, const struct rfs_role *role,
                          const struct rfs_type *type, const char *param)
 {
-    if (!planning->planner->config.src || !rfs_strategy_by_rules(planning->planner->config.src) ||
-        role->in_src || type->kind != RFS_TENSOR)
+    if (!planning->planner->config.src ||
+        !rfs_strategy_facts(planning->planner->config.src)->by_rules || role->in_src ||
+        type->kind != RFS_TENSOR)
         return 0;
     return rfs_fail(planning->err, -EINVAL,
                     RFS_OF(rfs_catalog_path(planning->planner->config.catalog), param),

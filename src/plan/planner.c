@@ -424,7 +424,8 @@ static bool matches_little(struct rfs_planning *planning, struct matching *match
     *matching = (struct matching){.planner = planning->planner,
                                   .strategy = config->src ? config->src : config->dst};
     if (!matching->strategy || rfs_strategy_count(matching->strategy) == 0 ||
-        rfs_strategy_by_rules(matching->strategy) || rfs_strategy_exported(matching->strategy))
+        rfs_strategy_facts(matching->strategy)->by_rules ||
+        rfs_strategy_facts(matching->strategy)->exported)
         return false;
     add_needed(planning, matching);
     return matching->known_tensors * 2 < matching->tensors && matching->n_names > 0;

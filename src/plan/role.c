@@ -28,7 +28,7 @@ static uint32_t find(const struct rfs_strategy *strategy, const char *name)
 static struct rfs_role_name look_up(const struct rfs_role_rules *rules, const char *name,
                                     const char *renamed, const char *shown)
 {
-    const bool by_own = !renamed || !rules->dst || rfs_strategy_by_rules(rules->dst);
+    const bool by_own = !renamed || !rules->dst || rfs_strategy_facts(rules->dst)->by_rules;
     struct rfs_role_name out = {shown, find(rules->src, name),
                                 find(rules->dst, by_own ? name : renamed)};
 

@@ -31,7 +31,7 @@ static bool transforms_by_stage(const struct rfs_planner *planner)
 
     if (!src || !dst || rfs_strategy_stages(src) != 1 || rfs_strategy_stages(dst) != 1 ||
         rfs_catalog_format(planner->config.catalog) != RFS_FORMAT_CKPT ||
-        rfs_strategy_by_rules(src) || rfs_strategy_by_rules(dst))
+        rfs_strategy_facts(src)->by_rules || rfs_strategy_facts(dst)->by_rules)
         return false;
     for (size_t i = 0; i < rfs_strategy_count(dst); i++)
         n_dst += !is_state(rfs_strategy_param(dst, i));
@@ -54,7 +54,7 @@ static bool is_single_stage(const struct rfs_planner *planner)
     const struct rfs_strategy *src = planner->config.src;
 
     return src && !planner->config.dst && rfs_strategy_stages(src) == 1 &&
-           rfs_strategy_first_item_stage(src) > 0 &&
+           rfs_strategy_facts(src)->first_item_stage > 0 &&
            rfs_catalog_ranks(planner->config.catalog) > rfs_strategy_devices(src);
 }
 
@@ -104,7 +104,7 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
     const bool single_stage = is_single_stage(planner);
     planner->by_stage =
         planner->from ? planner->from->by_stage : single_stage || transforms_by_stage(planner);
-    planner->first_stage = planner->by_stage ? rfs_strategy_first_item_stage(src) : 0;
+    planner->first_stage = planner->by_stage ? rfs_strategy_facts(src)->first_item_stage : 0;
 
     if (((uint64_t)planner->first_stage + 1) * scale->src_devices > RFS_MAX_DEVICES)
         return rfs_fail(err, -EINVAL, RFS_IN(rfs_strategy_name(src)),

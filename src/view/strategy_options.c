@@ -358,8 +358,9 @@ static int make_strategy(struct rfs_view *view, const char *option, const char *
 /* Returns the layout that rules give to a parameter, or NULL. */
 static const struct rfs_layout *find_layout(const struct rfs_strategy *strategy, const char *param)
 {
-    const ptrdiff_t i =
-        strategy && rfs_strategy_by_rules(strategy) ? rfs_strategy_find(strategy, param) : -1;
+    const ptrdiff_t i = strategy && rfs_strategy_facts(strategy)->by_rules
+                            ? rfs_strategy_find(strategy, param)
+                            : -1;
 
     return i < 0 ? NULL : rfs_strategy_layout(strategy, (size_t)i, 0);
 }
@@ -369,7 +370,7 @@ static bool has_read_headers(const struct rfs_view *view)
 {
     const struct rfs_strategy *rules = view->src ? view->src : view->dst;
 
-    return rules && rfs_strategy_by_rules(rules);
+    return rules && rfs_strategy_facts(rules)->by_rules;
 }
 
 /* Checks that the rules fit the tensors whose headers have been read by then. */

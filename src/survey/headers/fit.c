@@ -36,7 +36,7 @@ void rfs_fit_begin(const struct rfs_headers *headers, const struct rfs_strategy 
 {
     const uint32_t stages = rfs_strategy_stages(strategy);
     const uint32_t devices = rfs_strategy_devices(strategy);
-    const uint32_t first = stages == 1 ? rfs_strategy_first_item_stage(strategy) : 0;
+    const uint32_t first = stages == 1 ? rfs_strategy_facts(strategy)->first_item_stage : 0;
 
     *out = (struct rfs_fit){.headers = headers,
                             .strategy = strategy,

@@ -63,7 +63,7 @@ static int derive(const struct rfs_headers_source *source, const char *name,
     int rc = rfs_mindformers_read_strategy(chunks, &layouts, err);
     if (rc)
         return rc;
-    builder = rfs_strategy_builder_new(name);
+    builder = rfs_strategy_builder_new(name, NULL);
     if (!builder)
         return rfs_fail_memory(err);
     for (size_t i = 0; rc == 0 && i < layouts.held.n; i++)

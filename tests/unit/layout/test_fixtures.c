@@ -145,7 +145,7 @@ static void merged_equals_its_stages(void **unused)
         snprintf(name, sizeof name, "strategies/pipe8.%s", ending);
         struct rfs_strategy *merged = parse_fixture(name);
         /* The file lists stage 1 first, and so its names. */
-        assert_int_equal(rfs_strategy_first_item_stage(merged), 1);
+        assert_int_equal(rfs_strategy_facts(merged)->first_item_stage, 1);
         assert_non_null(rfs_strategy_layout(merged, 0, 1));
         for (size_t i = 0; i < rfs_strategy_count(merged); i++) {
             const bool first = rfs_strategy_layout(merged, i, 0),
@@ -159,7 +159,7 @@ static void merged_equals_its_stages(void **unused)
             struct rfs_strategy *one = parse_fixture(name);
             assert_int_equal(rfs_strategy_stages(one), 1);
             assert_int_equal(rfs_strategy_devices(one), 4);
-            assert_int_equal(rfs_strategy_first_item_stage(one), stage);
+            assert_int_equal(rfs_strategy_facts(one)->first_item_stage, stage);
             for (size_t i = 0; i < rfs_strategy_count(one); i++) {
                 const char *param = rfs_strategy_param(one, i);
                 const struct rfs_layout *there = named(merged, param, stage);

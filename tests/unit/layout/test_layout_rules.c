@@ -53,7 +53,7 @@ static struct rfs_strategy *made(const char *text, const struct rfs_strategy *so
 
     if (make(text, source, ranks, &strategy, &err) != 0)
         fail_msg("%s", err.text);
-    assert_true(rfs_strategy_by_rules(strategy));
+    assert_true(rfs_strategy_facts(strategy)->by_rules);
     return strategy;
 }
 

@@ -41,7 +41,7 @@ static void json_key_twice_counts_last_in_first_place(void **unused)
                           "\"parallel_strategy_item\":{\"n\":{\"stage\":0},\"m\":{\"stage\":1},"
                           "\"n\":{\"stage\":2}}}");
     assert_int_equal(rfs_strategy_layout(strategy, 0, 0)->n_axes, 1);
-    assert_int_equal(rfs_strategy_first_item_stage(strategy), 2);
+    assert_int_equal(rfs_strategy_facts(strategy)->first_item_stage, 2);
     rfs_strategy_free(strategy);
 }
 
@@ -79,7 +79,7 @@ static void json_is_read_however_it_is_written(void **unused)
     assert_int_equal(rfs_strategy_find(strategy, "b"), 1);
     assert_int_equal(rfs_strategy_layouts(strategy), 1);
     assert_int_equal(rfs_strategy_layout(strategy, 0, 0)->opt_size, 4);
-    assert_int_equal(rfs_strategy_first_item_stage(strategy), 0);
+    assert_int_equal(rfs_strategy_facts(strategy)->first_item_stage, 0);
     rfs_strategy_free(strategy);
 }
 
