@@ -124,6 +124,8 @@ static const struct rfs_option table[] = {
     ROW(convert, RULES, VIEW | ASKS, .help = "rules between a training's names and HuggingFace's",
         .heading = "conversion"),
     ROW(hf_config, PATH, VIEW, .help = "the model's config.json"),
+    ROW(drop_source, TEXT, VIEW | CONTENT,
+        .help = "leave out names of SRC that match, before the rules"),
     ROW(convert_options, TEXT, VIEW, .help = "options of the rules, as NAME=WORD:NAME=WORD"),
 
     ROW(rank_dir, TEXT, VIEW | INDEX, .help = "the name of rank folders, with one %d",

@@ -116,6 +116,7 @@ struct rfs_options {
     uint64_t chunk_size; /* bytes of one chunk of view=dcp; 0: the default */
     uint32_t lora_alpha; /* of view=peft; 0: that of the source */
     char *names;         /* a path */
+    char *drop_source;   /* patterns of names of the source that rules do not see */
     char *only, *drop;   /* patterns of names that are shown, and of those that are not */
     char *dtype;
     bool crc;

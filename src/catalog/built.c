@@ -45,7 +45,8 @@ size_t rfs_built_memory(const struct rfs_built *built)
 /* What the log says of a file. */
 struct told {
     size_t left_out; /* values that are not tensors */
-    bool no_crc;     /* its checksum should be compared, and it has none */
+    struct rfs_outside outside;
+    bool no_crc; /* its checksum should be compared, and it has none */
 };
 
 /* A rank that is being indexed. */
@@ -92,6 +93,14 @@ static void tell(const struct job *job)
         if (told->no_crc)
             rfs_crc_tell_none(builder->log, &builder->warned_no_crc,
                               rfs_formats[builder->format].records, path);
+        if (told->outside.n > 0 && !atomic_exchange(&builder->warned_outside, true))
+            rfs_log(builder->log, RFS_WARNING,
+                    "%s: entry=%s is the beginning of names: %zu tensor%s without it %s left out, "
+                    "such as '%s'",
+                    path, builder->entry, told->outside.n, told->outside.n == 1 ? "" : "s",
+                    told->outside.n == 1 ? "is" : "are", told->outside.first);
+        if (told->outside.n > 0)
+            atomic_store(&job->built->warned, true);
         if (told->left_out == 0)
             continue;
         atomic_store(&job->built->warned, true);
@@ -128,7 +137,7 @@ static bool is_same(const struct rfs_index *a, const struct rfs_index *b)
  * or -errno with *err filled.
  */
 static int take_entry(const struct rfs_builder *builder, const char *path, struct rfs_index *index,
-                      struct rfs_error *err)
+                      struct rfs_outside *outside, struct rfs_error *err)
 {
     const char *entry = builder->entry;
     const size_t bytes = strlen(entry);
@@ -141,8 +150,10 @@ static int take_entry(const struct rfs_builder *builder, const char *path, struc
         const char *name = rfs_intern_text(builder->tables->names, index->entries[i].name);
         const bool is_strided = k < index->n_strided && index->strided[k].entry == i;
         k += is_strided;
-        if (strncmp(name, entry, bytes) != 0 || name[bytes] != '.' || !name[bytes + 1])
+        if (strncmp(name, entry, bytes) != 0 || name[bytes] != '.' || !name[bytes + 1]) {
+            rfs_outside_note(outside, name, strlen(name));
             continue;
+        }
         if (is_strided) {
             index->strided[strided] = index->strided[k - 1];
             index->strided[strided++].entry = (uint32_t)n;
@@ -183,10 +194,11 @@ static int build_file(const struct job *job, uint32_t file, struct rfs_index *pr
     rc = rfs_formats[builder->format].index(&read, prediction, &fresh, err);
     if (rc == 0)
         told->left_out = read.left_out;
+    told->outside = read.outside;
     if (rc >= 0)
         rc = verify(builder, &read, fresh ? fresh : prediction, told, err);
     if (rc == 0 && renames)
-        rc = take_entry(builder, path, fresh, err);
+        rc = take_entry(builder, path, fresh, &told->outside, err);
     const int end = rfs_reading_end(&reading);
     if (end < 0)
         rc = rfs_files_fail(err, path, end);

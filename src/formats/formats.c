@@ -99,7 +99,8 @@ static int index_torch(struct rfs_format_file *file, const struct rfs_index *lik
                        struct rfs_index **out, struct rfs_error *err)
 {
     (void)like;
-    return rfs_torch_walk(file->from, file->entry, file->tables, out, &file->left_out, err);
+    return rfs_torch_walk(file->from, file->entry, file->tables, out, &file->left_out,
+                          &file->outside, err);
 }
 
 static int list_torch(struct rfs_format_file *file, rfs_index_each_fn *each, void *ctx,

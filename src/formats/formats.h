@@ -53,6 +53,7 @@ struct rfs_format_file {
     struct rfs_pool *pool; /* or NULL */
     const char *entry;     /* where the state dict is in files of torch.save; NULL: it is all */
     size_t left_out;       /* values that are not tensors; set by INDEX and LIST */
+    struct rfs_outside outside; /* set by INDEX of formats that are KEYED */
 };
 /*
  * Makes the index of a file from its headers. LIKE (or NULL) is the index of another file. Returns

@@ -265,6 +265,7 @@ struct rfs_names {
     struct name_map *map;      /* NULL: parameters keep their names */
     struct choice only, drop;  /* those that are shown */
     struct dtype_rules *rules; /* NULL: dtypes as they are */
+    const char *drop_option;   /* the option that drop is of */
     struct rfs_known *states;  /* names that are not shown; or NULL */
 };
 
@@ -451,11 +452,14 @@ int rfs_names_open(const struct rfs_names_config *config, struct rfs_names **out
         return 0;
     RFS_CLEANUP(names_cleanup) struct rfs_names *names = calloc(1, sizeof *names);
     int rc = names ? 0 : rfs_fail_memory(err);
+    if (names)
+        names->drop_option = config->drop_option ? config->drop_option : "drop";
     if (!rc && config->names)
         rc = open_map(config, names, err);
     if (!rc)
         rc = parse_choice("only", config->only, &names->memory, &names->only, err)
-                 ?: parse_choice("drop", config->drop, &names->memory, &names->drop, err);
+                 ?: parse_choice(names->drop_option, config->drop, &names->memory, &names->drop,
+                                 err);
     if (!rc && config->dtype)
         rc = parse_rules(config->dtype, &names->memory, &names->rules, err);
     if (!rc && config->weights)
@@ -755,7 +759,7 @@ const char *rfs_names_unmet(const struct rfs_names *names, const char **option)
     const struct choice *drop = &names->drop;
     const size_t i = find_unused(only, 0);
 
-    *option = i < only->patterns.n ? "only" : "drop";
+    *option = i < only->patterns.n ? "only" : names->drop_option;
     if (i < only->patterns.n)
         return only->patterns.data[i];
     for (size_t k = 0; k < drop->patterns.n; k++)
@@ -772,6 +776,6 @@ bool rfs_names_undropped(const struct rfs_names *names, char *out, size_t cap)
     for (size_t i = 0; drop && (i = find_unused(drop, i)) < drop->patterns.n; i++)
         rfs_text_add_name(&unused, NAMES_TOLD, drop->patterns.data[i]);
     if (unused.n > 0)
-        snprintf(out, cap, "option drop: no name is like %s", unused.text);
+        snprintf(out, cap, "option %s: no name is like %s", names->drop_option, unused.text);
     return unused.n > 0;
 }

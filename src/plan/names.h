@@ -15,10 +15,11 @@ struct rfs_store;
 struct rfs_names_config {
     const char *names;       /* path of a JSON object, "unwrap" or NULL; names.c draws it */
     struct rfs_store *store; /* reads it, if it is a URL */
-    const char *only;  /* "model.*;lm_head.*", patterns of the names that are shown; or NULL */
-    const char *drop;  /* patterns of those that are not; or NULL */
-    const char *dtype; /* "bfloat16", or rules, or NULL; names.c has their grammar */
-    bool weights;      /* values that a training saves beside the weights are not shown */
+    const char *only; /* "model.*;lm_head.*", patterns of the names that are shown; or NULL */
+    const char *drop; /* patterns of those that are not; or NULL */
+    const char *drop_option; /* the option that DROP is of, for messages; NULL: drop */
+    const char *dtype;       /* "bfloat16", or rules, or NULL; names.c has their grammar */
+    bool weights;            /* values that a training saves beside the weights are not shown */
 };
 
 /*

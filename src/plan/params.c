@@ -324,8 +324,8 @@ static int fail_empty(const struct rfs_planning *planning)
     return rfs_fail(planning->err, -EINVAL, RFS_IN(rfs_catalog_path(config->catalog)),
                     chosen ? "a parameter of each rank in only=; or an export of other --ranks"
                            : NULL,
-                    chosen ? "only=, drop= and names= leave nothing that rank_%u of the "
-                             "destination takes"
+                    chosen ? "only=, drop=, drop_source= and names= leave nothing that "
+                             "rank_%u of the destination takes"
                            : "holds nothing that rank_%u of the destination takes",
                     planning->rank);
 }

@@ -270,7 +270,9 @@ int rfs_plan_find_vanished(const struct rfs_planner *planner, const struct rfs_p
             listed[at] = 1;
     }
     for (size_t i = 0; i < rfs_strategy_count(src); i++) {
-        const uint32_t rank = listed[i] ? RFS_NO_RANK : lost_of(&losing, i);
+        const bool wanted =
+            !listed[i] && rfs_names_shown(planner->config.names, rfs_strategy_param(src, i));
+        const uint32_t rank = wanted ? lost_of(&losing, i) : RFS_NO_RANK;
         if (rank != RFS_NO_RANK &&
             (!RFS_PUSH(&out->names, rfs_strategy_param(src, i)) || !RFS_PUSH(&out->ranks, rank)))
             return -ENOMEM;

@@ -259,34 +259,13 @@ static bool read_figures(const char *text, size_t n, int64_t *value)
     return n > 0 && n <= MOST_FIGURES;
 }
 
-/* Says whether any of the patterns is that of a tensor of the source. */
-static bool has_like(const struct compiling *c, const struct rfs_rules_word *patterns)
-{
-    for (; patterns; patterns = patterns->next)
-        for (size_t i = 0; i < c->input->n; i++)
-            if (rfs_glob_match(patterns->text, c->input->tensors[i].name))
-                return true;
-    return false;
-}
-
-/* Returns the word of an option that the names of the source tell, the last; or the first. */
-static const char *told_word(const struct compiling *c)
-{
-    const struct rfs_rules_word *word = c->statement->words;
-    const bool told = has_like(c, c->statement->tells);
-
-    while (told && word->next)
-        word = word->next;
-    return word->text;
-}
-
-/* Gives an option the word or the number that the user gives it, or that of the source. */
+/* Gives an option the word or the number that the user gives it, or its first. */
 static int learn_option(struct compiling *c)
 {
     const struct statement *statement = c->statement;
     struct rfs_rules_known known = {.kind = KNOWN_OPTION,
                                     .name = statement->name,
-                                    .word = told_word(c),
+                                    .word = statement->words->text,
                                     .words = statement->words};
     const char *at = c->input->options;
     const char *given;

@@ -179,6 +179,20 @@ static bool parse_count(struct rfs_lex *p, struct number *number)
     return number->name && (rfs_lex_take(p, ")") || expected(p, "')'") != NULL);
 }
 
+/* Passes "PATTERN)" behind "has(". */
+static bool parse_source(struct rfs_lex *p, struct number *number)
+{
+    const char *begin = p->at;
+
+    while (p->at < p->end && *p->at != ')' && *p->at != ' ' && *p->at != '\n')
+        p->at++;
+    if (p->at == begin)
+        return expected(p, "a pattern of names") != NULL;
+    *number = (struct number){.kind = NUMBER_SOURCE,
+                              .name = copy_text(p, begin, (size_t)(p->at - begin))};
+    return number->name && (rfs_lex_take(p, ")") || expected(p, "')'") != NULL);
+}
+
 static const struct number *parse_primary(struct rfs_lex *p)
 {
     const size_t n = rfs_lex_word(p);
@@ -204,6 +218,8 @@ static const struct number *parse_primary(struct rfs_lex *p)
         return parse_config(p, number) ? parse_is(p, number) : NULL;
     if (rfs_lex_take(p, "count("))
         return parse_count(p, number) ? number : NULL;
+    if (rfs_lex_take(p, "has("))
+        return parse_source(p, number) ? number : NULL;
     *number = (struct number){.kind = NUMBER_NAME, .name = parse_word(p, "a number")};
     return number->name ? parse_is(p, number) : NULL;
 }
@@ -660,9 +676,7 @@ static bool parse_let(struct rfs_lex *p, struct statement *statement)
 static bool parse_option(struct rfs_lex *p, struct statement *statement)
 {
     statement->name = parse_word(p, "a name");
-    if (!statement->name || !take_equals(p) || !parse_words(p, "|", &statement->words))
-        return false;
-    return !rfs_lex_take_word(p, "where") || parse_words(p, NULL, &statement->tells);
+    return statement->name && take_equals(p) && parse_words(p, "|", &statement->words);
 }
 
 static bool parse_index(struct rfs_lex *p, struct statement *statement)

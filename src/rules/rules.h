@@ -6,8 +6,7 @@
  *     file      = { [ statement ] newline }
  *     statement = "sides" NAME NAME | "models" NAME { NAME }
  *               | "include" NAME [ "with" NAME "=" TEXT { NAME "=" TEXT } ]
- *               | "let" NAME "=" number
- *               | "option" NAME "=" ( NAME { "|" NAME } [ "where" PATTERN { PATTERN } ] | INTEGER )
+ *               | "let" NAME "=" number | "option" NAME "=" ( NAME { "|" NAME } | INTEGER )
  *               | "index" NAME "=" number ".." number [ "where" number ] | "stacked" NAME
  *               | ( "repeat" | "copy" ) side name "=" name | "keep" PATTERN { PATTERN }
  *               | "drop" side PATTERN { PATTERN } | "require" number
@@ -27,7 +26,8 @@
  *     unary     = [ "-" ] ( INTEGER | "true" | "false" | NAME [ "is" WORD ]
  *                 | "config." KEY [ ( "is" | "has" ) WORD ]
  *                 | "config." KEY "[" number "]" [ "is" WORD ]
- *                 | "count(" "config." KEY ")" | "(" number ")" )
+ *                 | "count(" "config." KEY ")" | "has(" PATTERN ")"  the source has such a tensor
+ *                 | "(" number ")" )
  *
  * A statement goes on in the next line while a bracket is open, or after "=" or ",". "#" at the
  * beginning or after a blank begins a comment.

@@ -313,10 +313,7 @@ static int fail_unused(struct compiling *c, uint32_t tensor)
                             "kind%s",
                             rules, rfs_hf_config_name(c->input->config), text);
     return rfs_lex_fail(c->input->source, 0, name,
-                        c->source == SIDE_LEFT ? "drop left NAME, in the rules, if it is not "
-                                                 "part of the model"
-                                               : "drop right NAME, in the rules, if it is not "
-                                                 "part of the model",
+                        "drop_source=NAME, or drop in the rules, if it is not part of the model",
                         c->err, "is taken by no rule of %s%s", rules, text);
 }
 

@@ -20,6 +20,7 @@ enum number_kind {
     NUMBER_CONFIG, /* NAME is the key */
     NUMBER_ENTRY,  /* NAME is the key of a list, A the number of the entry */
     NUMBER_COUNT,  /* of the entries of the list NAME */
+    NUMBER_SOURCE, /* NAME is a pattern of names in the source */
     NUMBER_IS,     /* A is a name, a key or an entry, NAME the word */
     NUMBER_HAS,    /* A is the key of a list, NAME the word */
     NUMBER_IN,     /* B is the key of a list */
@@ -124,7 +125,6 @@ struct statement {
     const char *hint; /* what to say when it fails, or NULL */
     const char *name; /* the one that let, option or index gives a meaning; stacked */
     const struct rfs_rules_word *words; /* models, option, keep, drop */
-    const struct rfs_rules_word *tells; /* option: patterns of names that tell its last word */
     int side;                           /* drop, repeat, copy */
     const struct number *a, *b;         /* let, index, require, if, else (or NULL) */
     const struct number *where;         /* index, or NULL */

@@ -2,6 +2,7 @@
 /* Numbers, conditions and names, by the config and the indexes. */
 #include "rules/compile_internal.h"
 
+#include "base/glob.h"
 #include "base/text.h"
 
 /* The config lacks a key; "??" then gives the default. */
@@ -163,6 +164,20 @@ static int of_has(struct compiling *c, const struct number *number, int64_t *val
     return rc;
 }
 
+/* Says whether a name of the source is like a pattern; names of lost tensors are, too. */
+static int of_source(struct compiling *c, const struct number *number, int64_t *value)
+{
+    const struct rfs_rules_input *input = c->input;
+    const int rc = rfs_rules_work(c, input->n + input->n_lost);
+
+    *value = 0;
+    for (size_t i = 0; rc == 0 && i < input->n && !*value; i++)
+        *value = rfs_glob_match(number->name, input->tensors[i].name);
+    for (size_t i = 0; rc == 0 && i < input->n_lost && !*value; i++)
+        *value = rfs_glob_match(number->name, input->lost[i]);
+    return rc;
+}
+
 /* Says whether a list has a number. */
 static int of_in(struct compiling *c, const struct number *number, int64_t *value)
 {
@@ -289,6 +304,8 @@ static int evaluate(struct compiling *c, const struct number *number, int64_t *v
         return of_entry(c, number, value);
     case NUMBER_COUNT:
         return of_count(c, number, value);
+    case NUMBER_SOURCE:
+        return of_source(c, number, value);
     case NUMBER_IS:
         return of_is(c, number, value);
     case NUMBER_HAS:

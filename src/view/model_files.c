@@ -220,6 +220,7 @@ static int check_names(struct rfs_view *view, const struct rfs_view_model_config
     RFS_CLEANUP(free_known) struct rfs_known *names = NULL;
 
     const bool whole = !view->options.only && !view->options.drop;
+    struct rfs_error missed = {0};
     size_t wrapped = 0;
     const int rc = (type && type->text ? rfs_known_tensors(type->text, &names, err) : 0)
                        ?: check_wrappers(view, params, names, &wrapped, err);
@@ -230,13 +231,14 @@ static int check_names(struct rfs_view *view, const struct rfs_view_model_config
     for (size_t i = 0; names && i < params->n; i++)
         if (rfs_known_has(names, name_at(view, params, i)))
             return whole ? check_layers(view, params, config, names, err) : 0;
-    if (names && params->n > 0)
-        rfs_log(&view->log, RFS_WARNING,
-                "%s: no tensor has the name of one of %s, such as '%s': a loader would make random "
-                "weights; the first is '%s'; try: %s%s",
-                model->config, type->text, rfs_known_example(names), name_at(view, params, 0),
-                dict ? "entry=" : "entry=, names= or convert=", dict ? dict : "");
-    return rc;
+    if (!names || params->n == 0)
+        return 0;
+    RFS_FREE char *remedy = dict ? rfs_text_printf("entry=%s", dict) : NULL;
+    rfs_fail(&missed, -EINVAL, RFS_IN(model->config), dict ? remedy : "entry=, names= or convert=",
+             "no tensor has the name of one of %s, such as '%s': a loader would make random "
+             "weights; the first is '%s'",
+             type->text, rfs_known_example(names), name_at(view, params, 0));
+    return miss(view, &missed, err);
 }
 
 /* Cuts quantization_config if no tensor is quantized, neither in the source nor in the view. */

@@ -247,10 +247,11 @@ static int encode(struct rfs_view *view, const struct rfs_view_listing *listing,
                   struct rfs_format_content *content, struct rfs_image **out, struct rfs_error *err)
 {
     RFS_CLEANUP(adding_end) struct adding adding = {.view = view, .params = listing->params};
+    struct rfs_format_content more = *content;
 
-    content->add = add_objects;
-    content->ctx = &adding;
-    return listing->row->encode(content, out, err);
+    more.add = add_objects;
+    more.ctx = &adding;
+    return listing->row->encode(&more, out, err);
 }
 
 static int list(struct rfs_view *view, size_t file, struct rfs_view_listing *out,

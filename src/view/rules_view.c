@@ -203,6 +203,7 @@ void rfs_view_rules_free(struct rfs_view_rules *rules)
         return;
     rfs_by_rules_free(rules->made);
     rfs_planner_free(rules->whole);
+    rfs_names_free(rules->names);
     rfs_strategy_free(rules->src);
     free(rules->incomplete.damaged.data);
     free(rules->incomplete.from.data);
@@ -232,8 +233,14 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
             ?: rfs_hf_config_open(view->set->store, own->model.config, &config, err);
     if (rc)
         return rc;
+    const struct rfs_names_config names = {.drop = options->drop_source,
+                                           .drop_option = "drop_source"};
+    rc = rfs_names_open(&names, &own->names, err);
+    if (rc)
+        return rc;
     struct rfs_planner_config whole = rfs_view_planning(view);
     whole.keep_empty = true;
+    whole.names = own->names;
     whole.lost = RFS_LOST_LISTED;
     whole.lacking = &own->incomplete;
     rc = rfs_planner_new(&whole, &own->whole, err);

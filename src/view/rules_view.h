@@ -16,6 +16,7 @@
 
 /* What rules make, and of what. */
 struct rfs_view_rules {
+    struct rfs_names *names;       /* what drop_source leaves out; owned; NULL: nothing */
     struct rfs_planner *whole;     /* planner of the source as one whole checkpoint; owned */
     struct rfs_by_rules *made;     /* owned */
     struct rfs_lacking incomplete; /* source tensors with a part that no file has */

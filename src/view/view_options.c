@@ -43,6 +43,9 @@ static int check_together(const struct rfs_options *o, struct rfs_error *err)
         return rfs_fail_usage(err, "segmented as well, or names= with null for each",
                               "option segmented_skip leaves out parameters of segmented "
                               "checkpoints only");
+    if (!rc && !o->convert && o->drop_source)
+        return rfs_fail_usage(err, "drop=PATTERN, for names as they are shown",
+                              "option drop_source is for conversion rules, and none are given");
     if (!rc && !o->convert && o->convert_options)
         return rfs_fail_usage(err, "convert=NAME as well",
                               "option convert_options is for conversion rules, and none are given");

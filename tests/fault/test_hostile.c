@@ -152,7 +152,7 @@ static int parse_torch(const struct bytes *input, struct rfs_error *err)
     void *const ctx = (void *)(uintptr_t)input;
 
     int rc = rfs_torch_walk(RFS_BYTES_SOURCE(read_memory, ctx, input->n, "x.pt"), NULL, &tables,
-                            &index, &left_out, err);
+                            &index, &left_out, NULL, err);
     if (rc == 0 &&
         rfs_torch_open(RFS_BYTES_SOURCE(read_memory, ctx, input->n, "x.pt"), 0, &torch, err) == 0) {
         rc = rfs_torch_check(&torch, "x.pt", err);

@@ -35,13 +35,15 @@ enum goal {
     SAVES,
     BELOW,
     INSIDE,
-    FOREIGN
+    FOREIGN,
+    ASIDE,
+    DROPPED
 };
 FUZZ_GOALS("a checkpoint that describes itself", "one with lost files",
            "one that may be of two saves", "a map of files", "a rank that stands in",
            "files of ranks", "parts of hfai", "a whole checkpoint", "files of a weight map",
            "a list of saves", "ranks in a folder below", "a checkpoint in a folder below",
-           "a format that is not read");
+           "a format that is not read", "files that are not read", "a state beside other files");
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
@@ -188,6 +190,23 @@ static void check_hints(const char *path, int rc, struct rfs_error *err)
     free(file);
 }
 
+/* The files that are not read: none of them is one that is. */
+static void check_aside(const struct rfs_scan *found)
+{
+    const struct rfs_aside *aside = &found->aside;
+    char *text = aside->files.n > 0 ? rfs_aside_text(aside) : NULL;
+
+    for (size_t i = 0; i < aside->files.n; i++) {
+        for (size_t k = 0; k < found->data[0].n_files; k++)
+            REQUIRE(strcmp(found->data[0].files[k], aside->files.data[i].path) != 0);
+        REQUIRE(text && aside->files.data[i].why);
+        fuzz_reached(ASIDE);
+        if (aside->files.data[i].state)
+            fuzz_reached(DROPPED);
+    }
+    free(text);
+}
+
 static void scan(struct rfs_source_spec *spec)
 {
     struct rfs_scan found;
@@ -196,6 +215,8 @@ static void scan(struct rfs_source_spec *spec)
 
     if (require_result(rc, &err))
         check_scan(&found, spec->options->files != NULL);
+    if (rc == 0)
+        check_aside(&found);
     rfs_scan_free(&found);
     check_hints(spec->path, rc, &err);
     check_saves(spec);

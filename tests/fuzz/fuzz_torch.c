@@ -50,7 +50,7 @@ static void check_index(struct wrapped *input)
 
     REQUIRE(tables.names && tables.types);
     const int rc = rfs_torch_walk(RFS_BYTES_SOURCE(read_input, input, input->size, "x.pt"), NULL,
-                                  &tables, &index, &left_out, &err);
+                                  &tables, &index, &left_out, NULL, &err);
     if (rc)
         check_error(&err, rc);
     for (size_t i = 0; rc == 0 && i < index->n; i++) {

@@ -31,7 +31,7 @@ checkpoint: of torch.distributed.checkpoint, 15 tensors in 76 chunks; 3 files of
 types: 2 Int32 (20 bytes), 13 Float32 (334.2 KiB)
 export: 4 of 4 files completed, of …/work/src
 $ reshard info dcp --json --name layer2.bias
-{"kind":"boxes","path":"dcp","shown":1,"dtypes":[{"dtype":"Int32","parameters":2,"bytes":20},{"dtype":"Float32","parameters":13,"bytes":342244}],"format":"torch.distributed.checkpoint","parameters":15,"chunks":76,"files":3,"bytes":413432,"export":{"files":4,"total_files":4,"source":"…/work/src","wrong_files":0},"findings":[],"tensors":[{"name":"layer2.bias","dtype":"Float32","shape":[96],"chunks":3,"cuts":[3],"bytes":384}],"rows":[{"file":"__0_0.distcp","chunks":27,"tensor_bytes":114096,"bytes":139374},
+{"kind":"boxes","path":"dcp","shown":1,"dtypes":[{"dtype":"Int32","parameters":2,"bytes":20},{"dtype":"Float32","parameters":13,"bytes":342244}],"format":"torch.distributed.checkpoint","parameters":15,"chunks":76,"files":3,"bytes":413432,"aside":[],"export":{"files":4,"total_files":4,"source":"…/work/src","wrong_files":0},"findings":[],"tensors":[{"name":"layer2.bias","dtype":"Float32","shape":[96],"chunks":3,"cuts":[3],"bytes":384}],"rows":[{"file":"__0_0.distcp","chunks":27,"tensor_bytes":114096,"bytes":139374},
 {"file":"__1_0.distcp","chunks":25,"tensor_bytes":114088,"bytes":137498},
 {"file":"__2_0.distcp","chunks":24,"tensor_bytes":114080,"bytes":136560}]}
 $ reshard verify dcp --against src -s src_strategy.ckpt

@@ -118,9 +118,3 @@ a.weight  Float32  [6, 4]    0  2.875  1.438  0.8653    0    0      1
 $ reshard info orbax
 reshard: error: orbax: this is a checkpoint of Orbax, as '_CHECKPOINT_METADATA' shows; this format is not read; try: Orbax to load it, and save_file of safetensors to save it
 (exit 1)
-$ mkdir bin && touch bin/pytorch_model.bin && reshard info bin
-reshard: error: bin: this is a checkpoint of PyTorch by another name, as 'pytorch_model.bin' shows; this format is not read; try: the same file by a name that ends in .pt, or save_pretrained of transformers, which writes safetensors
-(exit 1)
-$ touch model.pth && reshard suggest model.pth
-reshard: error: …/model.pth: this is a checkpoint of PyTorch by another name, as 'model.pth' shows; this format is not read; try: the same file by a name that ends in .pt
-(exit 1)

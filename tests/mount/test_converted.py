@@ -153,8 +153,8 @@ def test_states_of_an_optimizer_are_left_out():
     tree, _, options = model(state=(
         Param("adam_m.w", (64, 32), 0, 1), Param("adam_v.w", (64, 32), 0, 1), Param("global_step", (1,), WHOLE, WHOLE, "Int32")))
     rules = os.path.join(tree.dir, "tiny.rules")
-    fails(1, f"{tree.src}: parameter 'adam_m.w': is taken by no rule of {rules}; try: drop left NAME, in the rules, "
-          "if it is not part of the model", tree.src, folder("refused"), "-o", options)
+    fails(1, f"{tree.src}: parameter 'adam_m.w': is taken by no rule of {rules}; try: drop_source=NAME, or drop in "
+          "the rules, if it is not part of the model", tree.src, folder("refused"), "-o", options)
     with open(rules, "a") as file:
         file.write("drop left adam_* global_step\n")
     with Foreground(tree.src, options) as m:

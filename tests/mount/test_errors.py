@@ -138,9 +138,6 @@ def test_swapped_strategies():
 
 def test_formats_that_are_not_read():
     for number, (names, what, remedy) in enumerate((
-        (["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"], "PyTorch by another name",
-         "save_pretrained"),
-        (["a.pth"], "PyTorch by another name, as 'a.pth'", "ends in .pt"),
         (["_CHECKPOINT_METADATA", "manifest.ocdbt", "d/0"], "Orbax, as '_CHECKPOINT_METADATA'", "save_file"),
     )):
         source = folder(f"foreign{number}")

@@ -22,6 +22,7 @@ EXTRA_DIST += \
 	tests/python/run \
 	tests/python/safetensors_own.py \
 	tests/python/stress.py \
+	tests/python/test_files_that_count.py \
 	tests/python/test_lives.py \
 	tests/python/test_reshard.py \
 	tests/python/test_safe_open.py \

@@ -8,7 +8,7 @@
  *   peft           adapter_model.safetensors beside a base model
  *   Mistral, Meta  consolidated.safetensors, consolidated.00.pth
  *   verl           optim_world_size_8_rank_0.pt, extra_state_world_size_8_rank_0.pt
- *   Megatron       common.pt
+ *   Megatron       common.pt; meta.pt of Lightning
  *   others         mtp.safetensors, for programs that open all *.safetensors of a folder
  */
 #include "catalog/scan/aside.h"
@@ -47,6 +47,7 @@ static const struct kind {
     {"training_args*", STATE, true, false},
     {"training_state*", STATE, true, false},
     {"common.pt", STATE, true, false},
+    {"meta.pt", STATE, true, false},
     {"adapter_model*", "an adapter, which is not merged", false, false},
     {"consolidated*", "the model by the names of its own program", false, true},
     {"model.*.safetensors", "another variant, by its name", false, false},
@@ -173,17 +174,18 @@ RFS_COMPARE(by_text, const char *, x, y, strcmp(*x, *y))
 RFS_COMPARE(by_path, struct rfs_aside_file, x, y, strcmp(x->path, y->path))
 
 /* Looks into folders [n], sorted. One that cannot be listed now was listed before, or has a map. */
-static int look_into(struct looking *looking, char *const *folders, size_t n)
+static int look_into(const struct looking *common, char *const *folders, size_t n)
 {
     struct rfs_error unused;
+    struct looking looking = *common;
     int rc = 0;
 
+    looking.err = &unused;
     for (size_t i = 0; i < n && rc != -ENOMEM; i++) {
         if (i > 0 && strcmp(folders[i - 1], folders[i]) == 0)
             continue;
-        looking->folder = folders[i];
-        looking->err = &unused;
-        rc = rfs_scan_entry_each(looking->spec->store, folders[i], look_at, looking, &unused);
+        looking.folder = folders[i];
+        rc = rfs_scan_entry_each(looking.spec->store, folders[i], look_at, &looking, &unused);
     }
     return rc == -ENOMEM ? rc : 0;
 }
@@ -242,7 +244,7 @@ char *rfs_aside_text(const struct rfs_aside *aside)
         return NULL;
     fprintf(out,
             n == 1 ? "a file of tensors is not read: " : "%zu files of tensors are not read: ", n);
-    /* Those of a model come first: they may be missed. */
+    /* Files of a model come first, as one may miss them. */
     for (size_t state = 0, named = 0; state < 2; state++)
         for (size_t i = 0; i < n && named < NAMED; i++) {
             const struct rfs_aside_file *file = &aside->files.data[i];

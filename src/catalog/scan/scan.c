@@ -73,9 +73,6 @@ int rfs_scan_folder(struct rfs_store *store, const char *folder, char **file, st
     const struct rfs_source_spec spec = {.store = store, .options = &rfs_options_defaults};
     int rc = rfs_scan_listing_read(&spec, folder, NULL, &listing, err);
     struct rfs_scan_formats of;
-    RFS_FREE const struct rfs_scan_found **files = calloc(listing.n + 1, sizeof *files);
-    if (rc == 0 && !files)
-        rc = rfs_fail_memory(err);
     rfs_aside_drop_states(&listing, NULL);
     const struct rfs_scan_found *model =
         rfs_scan_is_rank(rfs_path_name(folder)) ? NULL : rfs_scan_model(&listing);
@@ -92,6 +89,9 @@ int rfs_scan_folder(struct rfs_store *store, const char *folder, char **file, st
                       rfs_formats[of.rival].endings[0], of.names[of.rival]);
     if (rc != 0 || of.first == RFS_FORMAT_COUNT)
         return rc;
+    RFS_FREE const struct rfs_scan_found **files = calloc(listing.n + 1, sizeof *files);
+    if (!files)
+        return rfs_fail_memory(err);
     for (size_t i = 0; i < listing.n; i++)
         if (listing.data[i].format == of.first)
             files[n++] = &listing.data[i];

@@ -25,12 +25,12 @@ struct rfs_scan {
     bool whole;               /* one checkpoint for all ranks: rank 0 is the only one */
     struct rfs_scanned *data; /* ascending by rank, each rank once */
     size_t n, cap;
-    size_t present;  /* ranks that have a file; at least 1 */
-    char *lost;      /* files of the save that are missing, for messages: "'a' is"; NULL: none */
-    char *doubt;     /* why the metadata may be of another save than the files; NULL: nothing */
+    size_t present; /* ranks that have a file; at least 1 */
+    char *lost;     /* files of the save that are missing, for messages: "'a' is"; NULL: none */
+    char *doubt;    /* why the metadata may be of another save than the files; NULL: nothing */
     struct rfs_aside aside; /* files of tensors that are not read */
-    bool exported;   /* it has the manifest of an export */
-    bool unfinished; /* scanning failed because the save has not ended */
+    bool exported;          /* it has the manifest of an export */
+    bool unfinished;        /* scanning failed because the save has not ended */
 };
 
 /*

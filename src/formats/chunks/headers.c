@@ -99,7 +99,7 @@ static int read_zip(struct rfs_chunks *chunks, struct rfs_reading *reading, cons
 {
     size_t left_out;
     int rc = rfs_torch_walk(RFS_READING_SOURCE(reading, path), NULL, chunks->tables, index,
-                            &left_out, err);
+                            &left_out, NULL, err);
 
     for (size_t i = 0; rc == 0 && i < (*index)->n_strided; i++) {
         const struct rfs_strided *strided = &(*index)->strided[i];

@@ -697,6 +697,18 @@ static int read_plain(struct rank_file *rank, const char *param, uint32_t name,
     return rc ? rc : add(rank, param, name, &tensor, NULL, zeros, 1);
 }
 
+/* Notes one key that the entry leaves out, for the view to tell. */
+static int note_outside(const struct rank_file *rank, const struct rfs_node *key)
+{
+    struct rfs_path_list *beside = &rank->locals->chunks->beside;
+
+    if (beside->n > 0 || key->kind != RFS_NODE_TEXT)
+        return 0;
+    return rfs_path_list_add(beside, strndup(key->of.text.data, key->of.text.n))
+               ? 0
+               : rfs_fail_memory(rank->err);
+}
+
 /* Reads a value of the dict, if its key begins with PREFIX (or NULL). */
 static int read_value(struct rank_file *rank, const char *prefix, const struct rfs_node *key,
                       const struct rfs_node *value)
@@ -706,7 +718,7 @@ static int read_value(struct rank_file *rank, const char *prefix, const struct r
     const char *text = rfs_torch_key_behind(key, prefix, &n);
 
     if (!text && prefix)
-        return 0;
+        return note_outside(rank, key);
 
     if (rfs_pickle_is_call(value, RFS_CALL_PARAMETER))
         value = value->of.call.args->of.items.data[0];

@@ -583,6 +583,7 @@ struct walk {
     unsigned char *met; /* marks of nodes that were keys */
     const char *prefix; /* beginning of the keys that count; NULL: all do */
     size_t left_out;
+    struct rfs_outside *outside; /* or NULL */
 };
 
 /* Returns the value of a dict by a key of N bytes, or NULL. */
@@ -668,7 +669,7 @@ int rfs_torch_find_dict(const struct rfs_torch *torch, const char *file, const c
         const struct rfs_node *next = member(node, rest, strlen(rest));
         const size_t n = next ? strlen(rest) : strcspn(rest, ".");
         next = next ? next : member(node, rest, n);
-        if (!next && has_behind(node, rest)) {
+        if (!(next && rfs_pickle_pairs(next)) && has_behind(node, rest)) {
             *prefix = rest;
             break;
         }
@@ -727,6 +728,20 @@ static int fail_opaque(const struct walk *walk, const char *name, const struct r
         callee ? rfs_pickle_global_name(callee) : "?");
 }
 
+/* Leaves out what has no name that counts: a tensor outside of the entry is noted. */
+static int leave_out(struct walk *walk, const struct rfs_node *key, const struct rfs_node *value)
+{
+    struct rfs_torch_tensor tensor;
+    struct rfs_error unused;
+
+    if (!walk->prefix)
+        walk->left_out++;
+    else if (walk->outside && key->kind == RFS_NODE_TEXT &&
+             rfs_torch_tensor(walk->torch, value, walk->file, "", &tensor, &unused) == 1)
+        rfs_outside_note(walk->outside, key->of.text.data, key->of.text.n);
+    return 0;
+}
+
 static int take_pair(struct walk *walk, const struct rfs_node *key, const struct rfs_node *value)
 {
     struct rfs_torch_tensor tensor;
@@ -734,10 +749,8 @@ static int take_pair(struct walk *walk, const struct rfs_node *key, const struct
     size_t n;
     const char *text = rfs_torch_key_behind(key, walk->prefix, &n);
 
-    if (!text) {
-        walk->left_out += !walk->prefix;
-        return 0;
-    }
+    if (!text)
+        return leave_out(walk, key, value);
     const size_t named = n < sizeof name ? n : sizeof name - 1;
     memcpy(name, text, named);
     name[named] = '\0';
@@ -804,7 +817,7 @@ static int walk_dict(struct walk *walk, const char *entry, uint64_t size, struct
 
 int rfs_torch_walk(const struct rfs_bytes_source *from, const char *entry,
                    struct rfs_tables *tables, struct rfs_index **out, size_t *left_out,
-                   struct rfs_error *err)
+                   struct rfs_outside *outside, struct rfs_error *err)
 {
     struct rfs_torch torch;
 
@@ -821,7 +834,8 @@ int rfs_torch_walk(const struct rfs_bytes_source *from, const char *entry,
                         .tables = tables,
                         .err = err,
                         .shown = {.file_bytes = from->size},
-                        .met = met};
+                        .met = met,
+                        .outside = outside};
     rc = met ? walk_dict(&walk, entry, from->size, out) : rfs_fail_memory(err);
     *left_out = walk.left_out;
     free(walk.entries.data);

@@ -115,14 +115,15 @@ const char *rfs_torch_storage_class(enum rfs_dtype dtype);
 /*
  * Builds the index of a file that holds a state dict. TABLES are filled as by rfs_ckpt_walk. ENTRY,
  * "model" or "state.model", is the path of the state dict in the file's object; NULL: the object
- * itself. Values that are not tensors are left out; *left_out is their number. Objects of any class
+ * itself; or what keys begin with. *outside (or NULL) then gets the tensors of other keys. Values
+ * that are not tensors are left out; *left_out is their number. Objects of any class
  * may be beside the entry, and within its values, but a value of it that is one is refused. 0 with
  * *out owned by the caller (rfs_index_free), or an error of rfs_torch_open; -EINVAL for an object
  * that is no dict with a tensor in it.
  */
 int rfs_torch_walk(const struct rfs_bytes_source *from, const char *entry,
                    struct rfs_tables *tables, struct rfs_index **out, size_t *left_out,
-                   struct rfs_error *err);
+                   struct rfs_outside *outside, struct rfs_error *err);
 
 enum { RFS_TORCH_ENTRIES_SHOWN = 8, RFS_TORCH_ENTRY_SHOWN = 64 }; /* names, bytes of each */
 /* Reports that a file has nothing at ENTRY: -EINVAL with *err filled. DICTS are what it has. */

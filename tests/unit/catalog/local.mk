@@ -2,6 +2,7 @@
 check_PROGRAMS += $(CATALOG_TESTS)
 TESTS += $(CATALOG_TESTS)
 CATALOG_TESTS = \
+	tests/unit/catalog/test_aside \
 	tests/unit/catalog/test_catalog \
 	tests/unit/catalog/test_parts \
 	tests/unit/catalog/test_kept \
@@ -19,6 +20,8 @@ tests_unit_catalog_test_kept_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_catalog_test_parts_SOURCES = tests/unit/catalog/test_parts.c $(STORE_TREE)
 tests_unit_catalog_test_parts_LDADD = librfs.la $(CMOCKA_LIBS)
 CATALOG_SCANNING = tests/unit/catalog/scanning.c tests/unit/catalog/scanning.h $(STORE_TREE)
+tests_unit_catalog_test_aside_SOURCES = tests/unit/catalog/test_aside.c $(CATALOG_SCANNING)
+tests_unit_catalog_test_aside_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_catalog_test_scan_SOURCES = tests/unit/catalog/test_scan.c $(CATALOG_SCANNING)
 tests_unit_catalog_test_scan_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_catalog_test_scan_group_SOURCES = tests/unit/catalog/test_scan_group.c $(CATALOG_SCANNING)

@@ -109,8 +109,29 @@ static void test_one_file(void **state)
     s->options.step = 1;
     MISUSED(s, "the source is one file");
     plain(s);
-    s->spec.path = tree_path(&s->tree, "net.bin");
-    REFUSED(s, -EINVAL, "net.bin: the source is not a checkpoint by its name");
+    /* The first bytes count where the ending says little, or nothing. */
+    static const struct {
+        const char *name, *bytes;
+        enum rfs_format format;
+    } rows[] = {
+        {"net.bin", "PK\3\4rest", RFS_FORMAT_TORCH},
+        {"net.pth", "PK\3\4rest", RFS_FORMAT_TORCH},
+        {"net.th", "\x80\2\x8a\nl\xfc", RFS_FORMAT_TORCH}, /* before torch 1.6 */
+        {"light.ckpt", "\x80\2\x8a\nl\xfc", RFS_FORMAT_TORCH},
+        {"blob", "PK\3\4rest", RFS_FORMAT_TORCH},
+        {"quantized.bin", "GGUF", RFS_FORMAT_GGUF},
+        {"odd.bin", "nothing of these", RFS_FORMAT_TORCH},
+        {"a.safetensors", "PK\3\4rest", RFS_FORMAT_SAFETENSORS},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        put_text(s, rows[i].name, rows[i].bytes);
+        s->spec.path = tree_path(&s->tree, rows[i].name);
+        scanned(s);
+        assert_int_equal(s->scan.format, rows[i].format);
+    }
+    put_text(s, "text", "nothing of these");
+    s->spec.path = tree_path(&s->tree, "text");
+    REFUSED(s, -EINVAL, "text: the source is not a checkpoint by its name");
     assert_int_equal(mkfifo(tree_path(&s->tree, "f.ckpt"), 0644), 0);
     s->spec.path = tree_path(&s->tree, "f.ckpt");
     REFUSED(s, -ENOTDIR, "neither a folder nor a file");
@@ -186,6 +207,39 @@ static void test_huggingface(void **state)
     scanned(s);
     assert_string_equal(files_of(s, 0), "model.safetensors");
     assert_null(s->scan.data[0].weight_map);
+}
+
+/* As transformers takes them: safetensors files, else those of torch.save. */
+static void test_torch_model(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "pytorch_model-00001-of-00002.bin");
+    put(s, "pytorch_model-00002-of-00002.bin");
+    put(s, "training_args.bin");
+    put_text(s, "pytorch_model.bin.index.json",
+             MAP "{\"b\": \"pytorch_model-00002-of-00002.bin\", "
+                 "\"a\": \"pytorch_model-00001-of-00002.bin\"}}");
+    scanned(s);
+    assert_int_equal(s->scan.format, RFS_FORMAT_TORCH);
+    assert_string_equal(files_of(s, 0),
+                        "pytorch_model-00001-of-00002.bin pytorch_model-00002-of-00002.bin");
+    put(s, "pytorch_model.bin");
+    REFUSED(s, -EINVAL, "both 'pytorch_model.bin' and 'pytorch_model.bin.index.json'");
+    put(s, "model-1.safetensors");
+    put_text(s, "model.safetensors.index.json", MAP "{\"a\": \"model-1.safetensors\"}}");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "model-1.safetensors");
+    assert_int_equal(unlink(tree_path(&s->tree, "model.safetensors.index.json")), 0);
+    put(s, "model.safetensors");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "model.safetensors");
+    assert_int_equal(unlink(tree_path(&s->tree, "model.safetensors")), 0);
+    assert_int_equal(unlink(tree_path(&s->tree, "pytorch_model.bin.index.json")), 0);
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "pytorch_model.bin");
+    put_text(s, "pytorch_model.bin.index.json", MAP "{\"a\": \"model-1.safetensors\"}}");
+    assert_int_equal(unlink(tree_path(&s->tree, "pytorch_model.bin")), 0);
+    REFUSED(s, -EINVAL, "its file 'model-1.safetensors' is not a pt file by its name", "in .pt");
 }
 
 static void index_refused(struct scanning *s, const char *json, int code, const char *part)
@@ -320,6 +374,7 @@ int main(void)
         TEST(test_one_file),
         TEST(test_resolve),
         TEST(test_huggingface),
+        TEST(test_torch_model),
         TEST(test_bad_indexes),
         TEST(test_unified),
         TEST(test_other_folders),

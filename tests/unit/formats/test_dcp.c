@@ -420,6 +420,14 @@ static const struct named trainer[] = {
 };
 #define TRAINER trainer, sizeof trainer / sizeof *trainer
 
+static const struct named nested[] = {
+    {"app.model.w", false, 3, {"app", "model", "w"}},
+    {"app.optim.state.w", false, 4, {"app", "optim", "state", "w"}},
+    {"app.step", true, 2, {"app", "step"}},
+    {"app.model.w", false, 2, {"app", "model.w"}},
+    {"app.model.v.w", false, 3, {"app", "model.v", "w"}},
+};
+
 /* entry= is a dict by the paths of the metadata, not by the dots of names. */
 static void test_part(void **state)
 {
@@ -439,7 +447,6 @@ static void test_part(void **state)
     has_no_part(TRAINER, true, "mode",
                 "it has nothing at entry=mode; try: the name of a dict in it: "
                 "'model', 'model.ema', 'optim', 'a', 'a.b', 'lone'");
-    has_no_part(TRAINER, true, "model.embed", "it has nothing at entry=model.embed");
     has_no_part(TRAINER, true, "model.embed.w", "it has nothing at entry=model.embed.w");
     has_no_part(TRAINER, true, "step", "it has nothing at entry=step");
     has_no_part(TRAINER, true, "optim.groups", "the dict in it has no tensors");
@@ -447,21 +454,19 @@ static void test_part(void **state)
     has_no_part(trainer + 10, 1, true, "x", "it has nothing at entry=x, and no dict");
 }
 
-/* Without paths that lead there, names begin with the entry. */
+/* Without paths that lead there, names begin with the entry: flat, or within a dict. */
 static void test_part_by_names(void **state)
 {
     (void)state;
+    has_part(TRAINER, true, "model.embed", "w ");
+    has_part(nested + 3, 2, true, "app.model", "w "); /* "model.v" is another dict */
+    has_no_part(nested + 3, 2, true, "app.mod", "it has nothing at entry=app.mod");
+    has_no_part(nested + 3, 2, true, "ap.model", "it has nothing at entry=ap.model");
     has_part(TRAINER, true, "lone", "w ");
     has_part(TRAINER, false, "model", "embed.w layers.0.w ema.w | tag ");
     has_part(TRAINER, false, "a.b", "w v ");
     has_no_part(TRAINER, false, "mod", "the name of a dict in it: 'model', 'optim', 'a', 'lone'");
 }
-
-static const struct named nested[] = {
-    {"app.model.w", false, 3, {"app", "model", "w"}},
-    {"app.optim.state.w", false, 4, {"app", "optim", "state", "w"}},
-    {"app.step", true, 2, {"app", "step"}},
-};
 
 /*
  * The dicts at the top are told if all tensors are in one, and those in the only one; and what an

@@ -190,7 +190,7 @@ static struct rfs_index *walk(struct torch_file *file, const char *entry, struct
     size_t left_out;
     assert_int_equal(
         rfs_torch_walk(RFS_BYTES_SOURCE(memory_read, (void *)(uintptr_t)bytes, bytes->n, "a.pt"),
-                       entry, tables, &index, &left_out, &err),
+                       entry, tables, &index, &left_out, NULL, &err),
         code);
     if (part && !strstr(err.text, part))
         fail_msg("no '%s' in: %s", part, err.text);
@@ -230,6 +230,63 @@ static void test_refused_dicts(void **state)
     torch_storage(&file, "0", "1234", 4);
     walk(&file, NULL, &tables, -EINVAL, "parameter '\\xed\\xa0\\x80': the name is not UTF-8");
     tables_free(&tables);
+}
+
+/* The names that an entry has in a file with flat keys at the top, and others in a dict. */
+static void has_names(const char *entry, const char *want, size_t outside, const char *first)
+{
+    struct rfs_tables tables = tables_new();
+    struct rfs_outside left = {.n = 0};
+    struct torch_file file = {0};
+    struct rfs_index *index;
+    struct rfs_error err = {0};
+    char have[200] = "";
+    size_t left_out;
+    static const char *const flat[] = {"model.a", "model.b.c", "lm_head.w", "model.", "model"};
+
+    torch_ops(&file, "}(");
+    for (size_t i = 0; i < sizeof flat / sizeof *flat; i++) {
+        torch_text(&file, flat[i]);
+        torch_tensor(&file, TENSOR(.elements = 1, DIMS(1)));
+    }
+    torch_text(&file, "state");
+    torch_ops(&file, "}(");
+    torch_text(&file, "net.w");
+    torch_tensor(&file, TENSOR(.elements = 1, DIMS(1)));
+    torch_text(&file, "net.step");
+    torch_ops(&file, "K\1");
+    torch_ops(&file, "uu");
+    torch_storage(&file, "0", "1234", 4);
+    const struct bytes *bytes = torch_end(&file);
+    const int rc =
+        rfs_torch_walk(RFS_BYTES_SOURCE(memory_read, (void *)(uintptr_t)bytes, bytes->n, "a.pt"),
+                       entry, &tables, &index, &left_out, &left, &err);
+    assert_int_equal(rc, want ? 0 : -EINVAL);
+    for (size_t i = 0; rc == 0 && i < index->n; i++) {
+        strcat(have, rfs_intern_text(tables.names, index->entries[i].name));
+        strcat(have, " ");
+    }
+    if (want)
+        assert_string_equal(have, want);
+    assert_int_equal(left.n, outside);
+    assert_string_equal(left.first, first);
+    rfs_index_free(index);
+    torch_free(&file);
+    tables_free(&tables);
+}
+
+/* Where no dict is, keys begin with the entry; of those that don't, tensors are noted. */
+static void test_flat_entries(void **state)
+{
+    (void)state;
+    has_names("model.b", "c ", 4, "model.a");
+    has_names("model", "a b.c ", 3, "lm_head.w");
+    has_names("lm_head", "w ", 4, "model.a");
+    has_names("state", "net.w ", 0, "");
+    has_names("state.net", "w ", 0, "");
+    has_names("mod", NULL, 0, "");
+    has_names("state.ne", NULL, 0, "");
+    has_names("model.b.c", NULL, 0, "");
 }
 
 /* Strides go along when several files' values are put together. */
@@ -273,6 +330,7 @@ int main(void)
         cmocka_unit_test(test_check_goes_everywhere),
         cmocka_unit_test(test_depth),
         cmocka_unit_test(test_refused_dicts),
+        cmocka_unit_test(test_flat_entries),
         cmocka_unit_test(test_strides_are_merged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -344,7 +344,7 @@ static void test_remedies(void **ctx)
     refuses("index k = 0 .. config.n\na = b\nc.{k} = d.{k + 3}\nrepeat right e.{k} = b",
             "{\"n\": 1}", NULL, "b 2, d.3 2, e.1 2",
             "'e.1': is taken by no rule of x.rules, as by config.json there are fewer of its kind");
-    refuses("a = b", "{}", NULL, "b 2, c 2", "try: drop right NAME, in the rules, if it is not");
+    refuses("a = b", "{}", NULL, "b 2, c 2", "try: drop_source=NAME, or drop in the rules, if it");
 }
 
 /* The errors that are told together, each in a line. */
@@ -383,15 +383,15 @@ static void test_all_errors(void **ctx)
     tells("a = b [2]\nc = d [3]\ne = f", "{}", "b 1, d 4, f 1",
           SHAPE("2", "b", "1", "2") SHAPE("3", "d", "4", "3"));
     /* a rule is told once, and so are tensors of one kind */
-    tells("index i = 0 .. 2\na.{i} = b.{i} [2]\nc = d", "{}",
-          "b.0 1, b.1 1, d 1, x.0.w 1, x.1.w 1, y 1",
-          SHAPE("3", "b.0", "1",
-                "2") "SRC: parameter 'x.0.w': is taken by no rule of x.rules; and 1 more "
-                     "with other numbers; try: drop right NAME, in the rules, if it is not part of "
-                     "the model\n"
-                     "SRC: parameter 'y': is taken by no rule of x.rules; try: drop right NAME, in "
-                     "the rules, "
-                     "if it is not part of the model\n");
+    tells(
+        "index i = 0 .. 2\na.{i} = b.{i} [2]\nc = d", "{}",
+        "b.0 1, b.1 1, d 1, x.0.w 1, x.1.w 1, y 1",
+        SHAPE("3", "b.0", "1",
+              "2") "SRC: parameter 'x.0.w': is taken by no rule of x.rules; and 1 more "
+                   "with other numbers; try: drop_source=NAME, or drop in the rules, if it is not "
+                   "part of the model\n"
+                   "SRC: parameter 'y': is taken by no rule of x.rules; try: drop_source=NAME, or "
+                   "drop in the rules, if it is not part of the model\n");
     /*
      * what follows from an error is not told: names that it defines, and tensors that it would use
      */
@@ -634,6 +634,25 @@ static void test_lists(void **ctx)
     /* what is made of a wrong index is not told */
     tells("index i = 0 .. 3 where config.no[i] is x\na.{i} = x.{i}", config, none,
           "x.rules: line 2: needs 'no' of config.json, which does not have it" LACKS);
+}
+
+/* has() is of the source's names, whichever side they are of. */
+static void test_names_of_the_source(void **ctx)
+{
+    static const char rules[] = "let n = 2\nif has(*.extra.w)\nlet more = n\nelse\nlet more = 0\n"
+                                "end\nindex i = 0 .. more\na = b\nl.{i}.extra.w = r.{i}.extra.w\n"
+                                "require n == 0 or not has(z*)";
+    (void)ctx;
+
+    makes(rules, "{}", NULL, "b 1", "a 1");
+    makes(rules, "{}", NULL, "a 1", "b 1");
+    makes(rules, "{}", NULL, "b 1, r.0.extra.w 1, r.1.extra.w 1",
+          "a 1, l.0.extra.w 1, l.1.extra.w 1");
+    refuses(rules, "{}", NULL, "b 1, r.0.extra.w 1", "'r.1.extra.w': is not in SRC");
+    refuses(rules, "{}", NULL, "b 1, z 1", "requires n == 0 or not has(z*)");
+    refuses("a = b\nlet n = has()", "{}", NULL, "b 1", "where a pattern of names should be");
+    refuses("a = b\nlet n = has(x", "{}", NULL, "b 1", "where ')' should be");
+    refuses("a = b\nlet n = has(x y)", "{}", NULL, "b 1", "where ')' should be");
 }
 
 static void test_rows_and_casts(void **ctx)
@@ -896,6 +915,7 @@ int main(void)
         cmocka_unit_test(test_alternatives),
         cmocka_unit_test(test_models),
         cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_names_of_the_source),
         cmocka_unit_test(test_rows_and_casts),
         cmocka_unit_test(test_keys_twice),
         cmocka_unit_test(test_plus),
