@@ -784,7 +784,11 @@ const struct rfs_option *rfs_options_first(const struct rfs_options *options, un
 
 static bool fits(const struct rfs_option_limit *limit, unsigned view, const char *format)
 {
-    return (limit->views & view) && (!limit->format || strcmp(limit->format, format) == 0) &&
+    if (!(limit->views & view))
+        return false;
+    if (!format)
+        return !limit->format && !limit->but;
+    return (!limit->format || strcmp(limit->format, format) == 0) &&
            (!limit->but || strcmp(limit->but, format) != 0);
 }
 

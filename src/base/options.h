@@ -281,7 +281,8 @@ const struct rfs_option *rfs_options_first(const struct rfs_options *options, un
                                            unsigned without);
 /*
  * Refuses an option that is given though the view, whose files have FORMAT by its word, does
- * nothing with it. 0 or -EINVAL with *err filled as a mistake of usage.
+ * nothing with it. FORMAT may be NULL until it is known. 0 or -EINVAL with *err filled as a mistake
+ * of usage.
  */
 int rfs_options_check_limits(const struct rfs_options *options, const char *format,
                              struct rfs_error *err);

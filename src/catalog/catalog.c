@@ -51,6 +51,7 @@ struct rfs_catalog {
     void (*indexed_fn)(const void *ctx, uint64_t done, uint64_t total); /* the spec's */
     const void *indexed_ctx;
     bool has_parts;
+    enum rfs_format gives;
     struct rfs_chunks *chunks;       /* owned; NULL: the ranks' own headers describe their values */
     struct rfs_index *wholes;        /* rank 0's index of whole tensors, never dropped; owned */
     struct rfs_aside aside;          /* files of tensors that are not read */
@@ -191,6 +192,7 @@ static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
         if (scan->data[i].n_files > 0)
             catalog->n_ranks = scan->data[i].rank + 1;
     catalog->builder.format = scan->format;
+    catalog->gives = (scan->described ? scan->described : &rfs_formats[scan->format])->gives;
     catalog->has_parts = scan->parts;
     catalog->ranks = calloc(catalog->n_ranks, sizeof *catalog->ranks);
     if (!catalog->ranks)
@@ -539,6 +541,11 @@ struct rfs_chunks *rfs_catalog_chunks(const struct rfs_catalog *catalog)
 enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog)
 {
     return catalog->builder.format;
+}
+
+enum rfs_format rfs_catalog_gives(const struct rfs_catalog *catalog)
+{
+    return catalog->gives;
 }
 
 bool rfs_catalog_has(const struct rfs_catalog *catalog, uint32_t rank)

@@ -114,6 +114,8 @@ int rfs_catalog_list_parts(struct rfs_catalog *from, const struct rfs_hfai *hfai
  */
 struct rfs_chunks *rfs_catalog_chunks(const struct rfs_catalog *catalog);
 enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog);
+/* Returns the format of the files of ranks that are made of it by default. */
+enum rfs_format rfs_catalog_gives(const struct rfs_catalog *catalog);
 struct rfs_files *rfs_catalog_files(struct rfs_catalog *catalog);
 struct rfs_tables *rfs_catalog_tables(struct rfs_catalog *catalog);
 static inline const struct rfs_type *rfs_catalog_type(struct rfs_catalog *catalog, uint32_t type)

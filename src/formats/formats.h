@@ -103,6 +103,7 @@ struct rfs_format_row {
     /* its name in messages and reports: the word of option format= or view= if there is one */
     const char *name;
     enum rfs_format files; /* format of its files */
+    enum rfs_format gives; /* of the files of ranks that are made of it, if no option says more */
 
     /* Formats of files have these; they are zero for others. */
     const char *endings[RFS_FORMAT_ENDINGS]; /* of names, written files have the first; or NULL */

@@ -207,12 +207,13 @@ struct reshard_view {
     struct rfs_encrypted *encrypted; /* opens encrypted sources; NULL: they are plain */
     bool key_fits;                   /* it has opened one */
     bool late;                       /* lost ranks are reported by plans */
-    bool all_errors;                 /* of conversion rules, not the first alone */
-    struct rfs_view *maker;          /* while it is opened: maker of struct rfs_view_how */
-    bool wary;                       /* a strategy that a rank contradicts is refused */
-    struct rfs_beneath *beneath;     /* where sources are opened; NULL: links are followed */
-    struct rfs_kept *kept;           /* what is kept for the next view; NULL: nothing */
-    struct rfs_fds fds;              /* descriptors of all saves */
+    bool tensors;                /* it is for the tensors alone, and needs no option to be of use */
+    bool all_errors;             /* of conversion rules, not the first alone */
+    struct rfs_view *maker;      /* while it is opened: maker of struct rfs_view_how */
+    bool wary;                   /* a strategy that a rank contradicts is refused */
+    struct rfs_beneath *beneath; /* where sources are opened; NULL: links are followed */
+    struct rfs_kept *kept;       /* what is kept for the next view; NULL: nothing */
+    struct rfs_fds fds;          /* descriptors of all saves */
     bool has_fds;
 
     reshard_statistics past;   /* of plain views that were freed; under the lock, as the next */

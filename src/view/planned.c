@@ -60,8 +60,8 @@ int rfs_view_objects_prove(struct rfs_chunks *chunks, const struct rfs_chunked_o
 static void log_unshown(struct rfs_view *view)
 {
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
-    const bool tried = rfs_view_options_format(&view->options) == RFS_FORMAT_TORCH &&
-                       view->options.shown != RFS_SHOW_DCP;
+    const bool tried =
+        view->options.format == RFS_FORMAT_TORCH && view->options.shown != RFS_SHOW_DCP;
     const bool taken = tried || rfs_view_objects_passed(view);
 
     if (chunked && !taken && !view->set->late)
@@ -261,18 +261,17 @@ static int list(struct rfs_view *view, size_t file, struct rfs_view_listing *out
     const int rc = rfs_planner_rank(view->planner, view->files[file].rank, &plan, err);
 
     if (rc == 0)
-        *out =
-            (struct rfs_view_listing){.params = plan->params,
-                                      .whole = true,
-                                      .row = &rfs_formats[rfs_view_options_format(&view->options)],
-                                      .metadata = "ms"};
+        *out = (struct rfs_view_listing){.params = plan->params,
+                                         .whole = true,
+                                         .row = &rfs_formats[view->options.format],
+                                         .metadata = "ms"};
     return rc;
 }
 
-/* Shows rank_R/{prefix}R.ckpt, or rank_R/{prefix}R_part{stage}.ckpt by stage. */
+/* Shows rank_R/{prefix}R with the format's ending, or {prefix}R_part{stage} by stage. */
 static void show_rank(struct rfs_view *view, uint32_t rank)
 {
-    const struct rfs_format_row *row = &rfs_formats[rfs_view_options_format(&view->options)];
+    const struct rfs_format_row *row = &rfs_formats[view->options.format];
     const int64_t part = rfs_planner_single_stage(view->planner);
     const struct rfs_view_folder folder = {rfs_arena_printf(&view->memory, "rank_%u", rank), rank,
                                            1};
@@ -305,7 +304,7 @@ const struct rfs_view_kind rfs_kind_ranks = {
 /* Shows one file in the root, of all tensors. */
 static int show_one(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_format_row *row = &rfs_formats[rfs_view_options_format(&view->options)];
+    const struct rfs_format_row *row = &rfs_formats[view->options.format];
     const int rc = rfs_view_make_room(view, 1, err);
 
     if (rc)
@@ -355,7 +354,7 @@ static int check_torch_options(const struct rfs_view *view, struct rfs_error *er
         return rfs_fail_usage(err, "leave entry out",
                               "option entry says where in a .pt file the tensors are, and the "
                               "source has none");
-    if (options->zip_crc && rfs_view_options_format(options) != RFS_FORMAT_TORCH)
+    if (options->zip_crc && options->format != RFS_FORMAT_TORCH)
         return rfs_fail_usage(err, "-o format=pt", "option zip_crc is for .pt files");
     return 0;
 }
@@ -369,6 +368,20 @@ uint64_t rfs_view_count_parameters(const struct rfs_view *view)
     return n;
 }
 
+/*
+ * Chooses the format of the files, which may follow that of the source, and checks the options
+ * that are for one format alone.
+ */
+static int choose_format(struct rfs_view *view, struct rfs_error *err)
+{
+    const enum rfs_format format =
+        rfs_view_options_format(&view->options, rfs_catalog_gives(view->source));
+    const int rc = rfs_options_check_limits(&view->options, rfs_format_words[format], err);
+
+    view->options.format = (int)format;
+    return rc;
+}
+
 int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *options = &view->options;
@@ -377,7 +390,7 @@ int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err)
                                      .only = options->only,
                                      .drop = options->drop,
                                      .dtype = options->dtype};
-    int rc = rfs_view_take_strategies(view, err);
+    int rc = choose_format(view, err) ?: rfs_view_take_strategies(view, err);
 
     names.weights =
         options->shown == RFS_SHOW_HUGGINGFACE && !options->names && !options->only && !view->rules;
@@ -389,7 +402,7 @@ int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err)
         return rc;
     struct rfs_planner_config config = rfs_view_planning(view);
     config.dst = view->dst;
-    config.keep_empty = !rfs_formats[rfs_view_options_format(options)].no_empty;
+    config.keep_empty = !rfs_formats[options->format].no_empty;
     config.names = view->names;
     config.lost = view->set->late ? RFS_LOST_REPORTED : RFS_LOST_REFUSED;
     config.by_rules = rfs_view_by_rules(view);
@@ -397,7 +410,6 @@ int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err)
     if (rc)
         return rc;
     rfs_planner_scale(view->planner, &view->scale);
-    view->options.format = (int)rfs_view_options_format(options);
     log_unshown(view);
     return 0;
 }

@@ -15,9 +15,10 @@ struct rfs_view_how {
     bool late; /* slices of lost ranks are reported by the files that need them, not by opening */
     /*
      * The tensors are wanted, in whatever files they would be shown: where no option chooses a
-     * format, one is chosen, and the folder of a rank is that rank's file.
+     * format, one is chosen, unless FILES are wanted, too; and the folder of a rank is that rank's
+     * file.
      */
-    bool tensors;
+    bool tensors, files;
     /*
      * The view that the source was exported by, whose destination says how it is cut, unless an
      * option does; or NULL. Borrowed.

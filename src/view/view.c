@@ -572,14 +572,15 @@ static int open_set(struct reshard_view *set, const char *source,
         return rc;
     set->options.all_steps |= set->config.follow > 0;
     /* hfai's parts are always shown merged, too, and chunks put together. */
-    if (!asks_for_something(options) && !has_parts(set->store, source) &&
+    if (!set->tensors && !asks_for_something(options) && !has_parts(set->store, source) &&
         !rfs_scan_is_described(set->store, source))
         return rfs_fail_usage(err,
                               "-o src_strategy=FILE,dst_strategy=FILE; reshard suggest SRC "
                               "says what else there is",
                               "neither src_strategy nor dst_strategy is given, so there is "
                               "nothing to reshard");
-    rc = rfs_options_check_limits(options, rfs_format_words[rfs_view_options_format(options)], err);
+    rc = rfs_options_check_limits(
+        options, rfs_format_words[rfs_view_options_format(options, RFS_FORMAT_COUNT)], err);
     if (rc)
         return rc;
     set->several = options->all_steps;
@@ -619,6 +620,7 @@ static int start(const char *source, const struct rfs_settings *settings,
     if (!set)
         return rfs_fail_memory(err);
     set->late = how && how->late;
+    set->tensors = how && how->tensors;
     set->all_errors = how && how->all_errors;
     set->maker = how ? how->maker : NULL;
     set->wary = how && how->wary;
@@ -669,14 +671,16 @@ static int lone_rank(struct rfs_store *store, const char *path, const struct rfs
 
 /*
  * Adds to ALL the options that the tensors of SOURCE are read by, whatever is shown. A view has an
- * output format: by default that of most checkpoints; hfai's parts have no other format.
+ * output format: .ckpt holds all tensors; hfai's parts have no other format.
  */
-static int choose_tensors(struct rfs_store *store, const char *source, const struct rfs_view *maker,
-                          const struct rfs_options *options, struct rfs_settings *all, char **file,
-                          struct rfs_error *err)
+static int choose_tensors(struct rfs_store *store, const char *source,
+                          const struct rfs_view_how *how, const struct rfs_options *options,
+                          struct rfs_settings *all, char **file, struct rfs_error *err)
 {
-    if (options->format < 0 && options->shown == RFS_SHOW_RANKS && !has_parts(store, source) &&
-        rfs_settings_add(all, "format", "ckpt", NULL))
+    const struct rfs_view *maker = how->maker;
+
+    if (!how->files && options->format < 0 && options->shown == RFS_SHOW_RANKS &&
+        !has_parts(store, source) && rfs_settings_add(all, "format", "ckpt", NULL))
         return rfs_fail_memory(err);
     return maker && maker->dst ? 0 : lone_rank(store, source, options, file, err);
 }
@@ -696,7 +700,7 @@ int rfs_view_start(const char *source, const struct rfs_settings *settings,
     *out = NULL;
     if (rc == 0 && how->tensors)
         rc = rfs_view_options_take_store(&options, source, &store, err)
-                 ?: choose_tensors(store, source, how->maker, &options, &all, &file, err);
+                 ?: choose_tensors(store, source, how, &options, &all, &file, err);
     const bool keyed = rfs_options_keyed(&options);
     rfs_options_free(&options);
     if (rc)

@@ -50,7 +50,8 @@ static int check_together(const struct rfs_options *o, struct rfs_error *err)
         return rfs_fail_usage(err, "convert=NAME as well",
                               "option convert_options is for conversion rules, and none are given");
     if (!rc && o->hf_config && !o->convert && !o->src_rules && !o->dst_rules && !o->dequantize &&
-        o->shown != RFS_SHOW_HUGGINGFACE && rfs_view_options_format(o) != RFS_FORMAT_GGUF)
+        o->shown != RFS_SHOW_HUGGINGFACE &&
+        rfs_view_options_format(o, RFS_FORMAT_COUNT) != RFS_FORMAT_GGUF)
         return rfs_fail_usage(err, "convert=NAME, dequantize, or view=huggingface",
                               "option hf_config is for rules, dequantize, view=huggingface and "
                               "GGUF files");
@@ -140,13 +141,13 @@ int rfs_view_options_key(const struct rfs_options *options, struct rfs_log *log,
     return rfs_key_load(&config, log, out, err);
 }
 
-enum rfs_format rfs_view_options_format(const struct rfs_options *options)
+enum rfs_format rfs_view_options_format(const struct rfs_options *options, enum rfs_format gives)
 {
     if (options->format >= 0)
         return (enum rfs_format)options->format;
     switch ((enum rfs_shown)options->shown) {
     case RFS_SHOW_RANKS:
-        return RFS_FORMAT_CKPT;
+        return gives;
     case RFS_SHOW_DCP:
         return RFS_FORMAT_TORCH;
     case RFS_SHOW_GGUF:

@@ -41,9 +41,9 @@ int rfs_view_options_harden(const struct rfs_options *options, struct rfs_error 
 
 /*
  * Returns the format of the files shown: the requested one, else the default of the kind of view;
- * with a file for each rank .ckpt, as of transform_checkpoints.
+ * with a file for each rank what the source GIVES, which is RFS_FORMAT_COUNT until that is known.
  */
-enum rfs_format rfs_view_options_format(const struct rfs_options *options);
+enum rfs_format rfs_view_options_format(const struct rfs_options *options, enum rfs_format gives);
 
 /*
  * Reads the values of SETTINGS in their order, and checks what does not depend on the source.

@@ -79,7 +79,7 @@ static int put_format(struct subject *of, FILE *out)
         const char *ending = strrchr(of->view->files[of->file].name, '.');
         fputs(ending ? ending + 1 : "", out);
     } else {
-        fputs(rfs_formats[rfs_view_options_format(&of->view->options)].name, out);
+        fputs(rfs_formats[of->view->options.format].name, out);
     }
     return 0;
 }

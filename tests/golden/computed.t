@@ -48,12 +48,12 @@ rank_0: table [4, 2] Float32: [:, :]
   made by own.rules: line 4; places are in whole tensors
     [0:3, :] is b.table [:, :] in model.safetensors, 24 bytes
     [3:4, :] is zeros
-$ reshard explain hf -o convert=own.rules --param norm --json
+$ reshard explain hf -o convert=own.rules --param norm --format ckpt --json
 {"source":"…/hf","parameter":"norm","shown_as":"norm","dtype":"BFloat16","shown_dtype":"BFloat16","shape":[4],"copied":false,"rule":{"file":"own.rules","line":3},"source_layout":null,"destination_layout":null,"slices":[
 {"rank":0,"shape":[4],"bytes":8,"file":"rank_0/checkpoint_0.ckpt","offset":24,"boxes":[[[0,4]]],"pieces":[
 {"rank":0,"file":"model.safetensors","source":"b.norm","source_shape":[4],"at":[0],"source_at":[0],"steps":[{"count":4,"axis":0,"stride":1,"source_axis":0,"source_stride":1}],"plus":1,"bytes":8,"ranges":[{"offset":146,"run":8,"loops":[]}]}]}],
 "together":{"bytes":8,"sources":[{"rank":0,"file":"model.safetensors","bytes":8}]}}
-$ reshard explain hf -o convert=own.rules --param table --json
+$ reshard explain hf -o convert=own.rules --param table --format ckpt --json
 {"source":"…/hf","parameter":"table","shown_as":"table","dtype":"Float32","shown_dtype":"Float32","shape":[4, 2],"copied":false,"rule":{"file":"own.rules","line":4},"source_layout":null,"destination_layout":null,"slices":[
 {"rank":0,"shape":[4, 2],"bytes":32,"file":"rank_0/checkpoint_0.ckpt","offset":58,"boxes":[[[0,4],[0,2]]],"pieces":[
 {"rank":0,"file":"model.safetensors","source":"b.table","source_shape":[3,2],"at":[0,0],"source_at":[0,0],"steps":[{"count":3,"axis":0,"stride":1,"source_axis":0,"source_stride":1},{"count":2,"axis":1,"stride":1,"source_axis":1,"source_stride":1}],"bytes":24,"ranges":[{"offset":154,"run":24,"loops":[]}]},
@@ -68,9 +68,9 @@ $ reshard explain hf -o convert=own.rules --param table --svg - | grep -c '<path
 2
 
 # A cut that leaves zeros alone to the last rank.
-$ reshard export hf ranks -o 'convert=own.rules,convert_options=multiple=6,dst_ranks=2,dst_rules=table: axis 0 over all;norm: whole'
+$ reshard export hf ranks -o 'convert=own.rules,convert_options=multiple=6,dst_ranks=2,dst_rules=table: axis 0 over all;norm: whole,format=ckpt'
 …/ranks: 2 files written, 164 bytes in … s; 0 were there, 0 bytes
-$ reshard verify ranks --against hf -o 'convert=own.rules,convert_options=multiple=6,dst_ranks=2,dst_rules=table: axis 0 over all;norm: whole'
+$ reshard verify ranks --against hf -o 'convert=own.rules,convert_options=multiple=6,dst_ranks=2,dst_rules=table: axis 0 over all;norm: whole,format=ckpt'
 ranks: 2 tensors, 56 bytes: the same as hf, all 2 ranks agree
 
 # The other side: without what was added, and without the rows behind those of the config, whatever they have.
@@ -109,7 +109,7 @@ the same: 1, different: 1, only in trained: 0, only in hf: 0
 
 # A changed byte is found, with its place in the tree.
 $ chmod u+w ranks/rank_0/checkpoint_0.ckpt; printf '\x80' | dd of=ranks/rank_0/checkpoint_0.ckpt bs=1 seek=$(($(stat -c %s ranks/rank_0/checkpoint_0.ckpt) - 1)) conv=notrunc status=none
-$ reshard verify ranks --against hf -o 'convert=own.rules,convert_options=multiple=6,dst_ranks=2,dst_rules=table: axis 0 over all;norm: whole'
+$ reshard verify ranks --against hf -o 'convert=own.rules,convert_options=multiple=6,dst_ranks=2,dst_rules=table: axis 0 over all;norm: whole,format=ckpt'
 table: has other bytes than the source in rank 0, first at [2, 1], …/ranks/rank_0/checkpoint_0.ckpt offset 81
 ranks: 2 tensors, 56 bytes: not right: 1 tensor
 (exit 1)

@@ -117,13 +117,27 @@ one_dcp: 15 tensors, 332.0 KiB: the same as src
 one_mindformers: 15 tensors, 332.0 KiB: the same as src
 
 # under another strategy: of what differs between ranks (rng_state), it has that of rank 0
-$ reshard export dcp back -d dst_strategy.ckpt >/dev/null
+$ reshard export dcp back -d dst_strategy.ckpt --format ckpt >/dev/null
 $ reshard verify back --against src -s src_strategy.ckpt -d dst_strategy.ckpt
 rng_state: has other bytes than the source in ranks 1-3, …/work/back/rank_1/checkpoint_1.ckpt offset 87058
 back: 15 tensors, 334.2 KiB: not right: 1 tensor
 (exit 1)
 $ cmp back/rank_0/checkpoint_0.ckpt direct/rank_0/checkpoint_0.ckpt && echo the same
 the same
+
+# files of ranks follow the source where no format is asked for: PyTorch's read safetensors, and MindSpore's .ckpt
+$ reshard export dcp front -d dst_strategy.ckpt >/dev/null; reshard export dcp asked -d dst_strategy.ckpt --format safetensors >/dev/null
+$ diff -r front asked -x 'reshard-manifest*' && ls front/rank_3
+checkpoint_3.safetensors
+$ for from in front/rank_3/checkpoint_3.safetensors one_mindformers src/rank_0/checkpoint_0.ckpt; do reshard export $from by_default -o 'prefix=a,only=layer1.bias' >/dev/null; ls by_default/rank_0; rm -r by_default; done
+a0.safetensors
+a0.ckpt
+a0.ckpt
+$ reshard export dcp front -d dst_strategy.ckpt -o crc
+reshard: error: option crc is for .ckpt files: in a safetensors file the checksum would stand before the data that it sums up; try: leave crc out, or -o format=ckpt
+(exit 2)
+$ reshard export front/rank_3/checkpoint_3.safetensors layers -o order=layers >/dev/null; ls layers/rank_0
+checkpoint_0.safetensors
 
 # where the bytes are
 $ reshard explain by_rank --param layer2.weight
@@ -155,7 +169,7 @@ file 3</text
 rank 0 [:, :]</text
 Each colour is what one source file gives, and on the right where its bytes go: 4 pieces, 18.0 KiB, each slice once.</text
 Left are the files that are read, and places in their tensors; right are places in the whole tensor.</text
-$ reshard explain dcp -d dst_strategy.ckpt --param layer2.weight --rank 1
+$ reshard explain dcp -d dst_strategy.ckpt --format ckpt --param layer2.weight --rank 1
 layer2.weight: Float32 [48, 96], 18.0 KiB
 source       3 chunks, axis 0 in 3
 destination  devices [4], map [-1, -1], optimizer shard 4: axis 0 in 4; slices of [12, 96]

@@ -36,7 +36,7 @@ const struct rfs_argument rfs_export_arguments[] = {
                         "strategies of SRC and of DST (none: one whole checkpoint)",
                         "any option of the view, as of reshardfs: view=huggingface"),
     RFS_ARG_VIEW_NAMED("format", "FORMAT", "format", struct rfs_export_options, view,
-                       "ckpt, safetensors, pt or gguf (ckpt)"),
+                       "ckpt, safetensors, pt or gguf (as SRC)"),
     RFS_ARG_RANKS("ranks", "0-63,70", "ranks and ranges of them, such as --ranks 0-63,70",
                   struct rfs_export_options, ranks, "only the files of these ranks"),
     RFS_ARG_THREADS(NULL, struct rfs_export_options, threads),

@@ -607,7 +607,7 @@ static int open_source(struct run *run, struct rfs_error *err)
 {
     struct request *options = run->options;
     struct rfs_verify *verify = &run->verify;
-    const struct rfs_view_how how = {.late = true};
+    const struct rfs_view_how how = {.late = true, .files = true};
     struct rfs_options view = {0};
     int rc = rfs_view_options_take(&options->src_view, &view, err);
     const bool described = rfs_options_describes(&view);
