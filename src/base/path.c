@@ -60,7 +60,9 @@ int rfs_path_fail(const char *source, int code, struct rfs_error *err)
 
     code = code < 0 ? -code : code;
     if (code == ENOENT && !rfs_store_is_foreign(source))
-        return rfs_fail(err, -code, RFS_IN(source), "check the path", "the source does not exist");
+        return rfs_fail(err, -code, RFS_IN(source),
+                        url ? rfs_store_remedy(source, code) : "check the path",
+                        "the source does not exist");
     return rfs_fail(err, -code, RFS_IN(source),
                     url              ? rfs_store_remedy(source, code)
                     : code == EACCES ? "check the permissions of the folders above it"

@@ -158,9 +158,9 @@ const char *rfs_store_remedy(const char *path, int code)
 {
     code = code < 0 ? -code : code;
     if (rfs_store_is_url(path))
-        return last.code == code && last.remedy
-                   ? last.remedy
-                   : "look at the store and at the network, then read again";
+        return last.code == code && last.remedy ? last.remedy
+               : code == ENOENT                 ? "check the path"
+                                : "look at the store and at the network, then read again";
     if (code == ENOENT && strncmp(path, "gs://", 5) == 0)
         return "s3://BUCKET/PREFIX with endpoint=https://storage.googleapis.com and HMAC keys";
     if (code == ENOENT && rfs_store_is_foreign(path))
@@ -181,6 +181,11 @@ int rfs_store_fail_read(struct rfs_error *err, struct rfs_where where, int code)
 void rfs_store_fail_remedy(const char *remedy)
 {
     last.remedy = remedy;
+}
+
+bool rfs_store_has_remedy(void)
+{
+    return last.remedy != NULL;
 }
 
 int rfs_store_fail(int code, const char *fmt, ...)
@@ -223,9 +228,9 @@ ssize_t rfs_store_head(struct rfs_store *store, const char *path, void *data, si
 
 static int fail_errno(struct rfs_error *err, const char *path, int code)
 {
-    const char *remedy = rfs_store_is_foreign(path)          ? rfs_store_remedy(path, code)
+    const char *remedy = rfs_store_is_foreign(path) || rfs_store_is_url(path)
+                             ? rfs_store_remedy(path, code)
                          : code == ENOENT || code == ENOTDIR ? "check the path"
-                         : rfs_store_is_url(path)            ? rfs_store_remedy(path, code)
                          : code == EACCES                    ? "check the file's permissions"
                                                              : NULL;
     return rfs_fail(err, -code, RFS_IN(path), remedy, "cannot be read: %s",

@@ -175,11 +175,16 @@ int rfs_store_read_fd(int fd, const char *path, size_t limit, char **data, size_
  * like a URL has a text of its own.
  */
 const char *rfs_store_why(const char *path, int code);
-/* Returns the remedy when reading PATH gave EIO or EACCES, or ENOENT for what looks like a URL. */
+/*
+ * Returns the remedy when reading PATH gave EIO or EACCES, or ENOENT for a URL or what looks like
+ * one.
+ */
 const char *rfs_store_remedy(const char *path, int code);
 /* Fails with CODE, a -errno that reading a file gave at WHERE, for the reason that is known. */
 int rfs_store_fail_read(struct rfs_error *err, struct rfs_where where, int code);
 /* Sets the remedy, a constant, of the last failure. For stores. */
 void rfs_store_fail_remedy(const char *remedy);
+/* Returns whether the calling thread's last failure has a remedy of its own. For stores. */
+bool rfs_store_has_remedy(void);
 /* Notes the details of a failure with CODE, which it returns. For stores. */
 int rfs_store_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

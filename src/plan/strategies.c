@@ -184,8 +184,11 @@ static bool any_missing(const struct rfs_planner *planner)
 int rfs_plan_fail_lost(const struct rfs_planner *planner, const char *param, uint32_t rank,
                        struct rfs_error *err)
 {
+    const bool alone = rfs_catalog_present(planner->config.catalog) == 1;
+
     return rfs_fail(err, -ENOENT, RFS_OF(rfs_catalog_path(planner->config.catalog), param),
                     rfs_plan_looks_swapped(planner) ? RFS_PLAN_SWAPPED
+                    : alone                         ? "the folder of all ranks as the source"
                                                     : "the checkpoint of that rank",
                     "rank_%u has no checkpoint, and no other rank that has one holds the "
                     "same slice",

@@ -68,6 +68,15 @@ static bool is_help(const char *text)
     return strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0;
 }
 
+/* Returns whether a command line asks for help, wherever the word stands in it. */
+static bool asks_for_help(char *const *words)
+{
+    for (; *words && strcmp(*words, "--") != 0; words++)
+        if (is_help(*words))
+            return true;
+    return false;
+}
+
 static void print_commands(void)
 {
     fputs("usage: reshard COMMAND [option...]\n\n", stdout);
@@ -214,16 +223,16 @@ int main(int argc, char **argv)
     if (rfs_limits_raise_stack(&err) < 0)
         return rfs_tool_failed(&err);
     if (command)
-        return is_help(first) ? help(name) : run(command, argc - 1, argv + 1);
+        return asks_for_help(argv + 2) ? help(name) : run(command, argc - 1, argv + 1);
     if (is_help(name) || (strcmp(name, "help") == 0 &&
                           (argc == 2 || find(first) || strcmp(first, HELP_OPTIONS) == 0)))
         return help(first);
-    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0 || strcmp(name, "version") == 0) {
         printf("reshard %s\n%s\n", reshard_version(), reshard_features());
         return finish_output();
     }
     if (*name == '\0')
-        rfs_fail_usage(&err, "reshard --help", "no command given");
+        rfs_fail_usage(&err, "reshard suggest SRC, or reshard --help", "no command given");
     else
         refuse(strcmp(name, "help") == 0 ? first : name, &err);
     return rfs_tool_failed(&err);

@@ -224,13 +224,13 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
     RFS_CLEANUP(free_own) struct rfs_view_rules *own = calloc(1, sizeof *own);
     if (!own)
         return rfs_fail_memory(err);
-    int rc = rfs_view_model_find(view, &own->model, err);
+    int rc = open_rules(view->set->store, options->convert, &rules, err)
+                 ?: rfs_view_model_find(view, &own->model, err);
     if (rc == 0 && !own->model.config)
         rc =
             rfs_fail_usage(err, "hf_config=config.json",
                            "option convert needs the model's config.json, and the source has none");
-    rc = rc ?: open_rules(view->set->store, options->convert, &rules, err)
-            ?: rfs_hf_config_open(view->set->store, own->model.config, &config, err);
+    rc = rc ?: rfs_hf_config_open(view->set->store, own->model.config, &config, err);
     if (rc)
         return rc;
     const struct rfs_names_config names = {.drop = options->drop_source,

@@ -13,6 +13,7 @@
 #include "base/settings.h"
 #include "base/store.h"
 #include "base/text.h"
+#include "formats/formats.h"
 #include "formats/mindformers/mindformers.h"
 #include "layout/stages.h"
 #include "plan/geometry.h"
@@ -91,6 +92,23 @@ int rfs_view_list_strategies(struct rfs_store *store, const char *folder, struct
     return 0;
 }
 
+/* Says after a failure RC to read a strategy that the file is a checkpoint, if so. Returns RC. */
+static int blame_checkpoint(struct rfs_store *store, const char *path, int rc,
+                            struct rfs_error *err)
+{
+    unsigned char head[RFS_FORMAT_HEAD];
+    enum rfs_format format = RFS_FORMAT_CKPT; /* without a mark, but strategies begin otherwise */
+
+    if (rc != -EINVAL && rc != -EFBIG)
+        return rc;
+    const ssize_t n = rfs_store_head(store, path, head, sizeof head);
+    return n > 0 && (rfs_format_of_file("", head, (size_t)n, &format) || head[0] == 0x0a)
+               ? rfs_fail(err, rc, RFS_IN(path),
+                          "the file that MindSpore saved as strategy, or rules",
+                          "is a checkpoint (%s), not a strategy", rfs_formats[format].name)
+               : rc;
+}
+
 static int merge_file(struct rfs_store *store, struct rfs_stages *merge, const char *path,
                       struct rfs_error *err)
 {
@@ -98,7 +116,8 @@ static int merge_file(struct rfs_store *store, struct rfs_stages *merge, const c
     size_t size;
     const int rc = rfs_store_read_whole(store, path, RFS_STRATEGY_BYTES, &data, &size, err);
 
-    return rc ? rc : rfs_stages_add(merge, path, data, size, err);
+    return blame_checkpoint(store, path, rc ? rc : rfs_stages_add(merge, path, data, size, err),
+                            err);
 }
 
 static int merge_files(struct rfs_store *store, const char *name, const struct rfs_path_list *files,
@@ -119,7 +138,8 @@ static int read_single(struct rfs_store *store, const char *path, struct rfs_str
     size_t size;
     const int rc = rfs_store_read_whole(store, path, RFS_STRATEGY_BYTES, &data, &size, err);
 
-    return rc ? rc : rfs_strategy_parse(path, data, size, out, err);
+    return blame_checkpoint(store, path, rc ? rc : rfs_strategy_parse(path, data, size, out, err),
+                            err);
 }
 
 int rfs_view_read_strategy(struct rfs_store *store, const char *text, struct rfs_strategy **out,

@@ -257,3 +257,23 @@ reshard: error: src/rank_2: cannot open: No such file or directory; try: a check
 $ reshard info /dev/null
 reshard: error: /dev/null: neither a file nor a folder; try: a checkpoint, a folder of one, or a strategy
 (exit 1)
+
+# what was mistaken for something else is named
+$ reshard example other >/dev/null; echo 'Some notes.' >notes; reshard info notes
+reshard: error: notes: is a text without rules; try: a checkpoint, a folder of one, or a strategy
+(exit 1)
+$ reshard info other/src/rank_0/checkpoint_0.ckpt -s other/src_strategy.ckpt
+reshard: error: option src_strategy says how the ranks of a folder are cut, and 'other/src/rank_0/checkpoint_0.ckpt' is none; try: the folder of all ranks as PATH, or leave it out
+(exit 2)
+$ reshard info other/src -s other/src/rank_0/checkpoint_0.ckpt
+reshard: error: other/src/rank_0/checkpoint_0.ckpt: is a checkpoint (ckpt), not a strategy; try: the file that MindSpore saved as strategy, or rules
+(exit 1)
+$ reshard export other/src/rank_0/checkpoint_0.ckpt one -s other/src_strategy.ckpt
+reshard: error: …/other/src/rank_0/checkpoint_0.ckpt: parameter 'moments.layer3.weight': rank_2 has no checkpoint, and no other rank that has one holds the same slice; try: the folder of all ranks as the source
+(exit 1)
+$ reshard export other/src/rank_0/checkpoint_0.ckpt one -o convert=qwen9
+reshard: error: there are no conversion rules 'qwen9'; try: convert=…
+(exit 2)
+$ reshard get other/src layer1.bias gs://bucket/bias.npy -s other/src_strategy.ckpt
+reshard: error: gs://bucket/bias.npy: cannot create: No such file or directory; try: a path; only reshard export writes to s3://
+(exit 1)

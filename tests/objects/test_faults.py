@@ -96,6 +96,43 @@ def test_what_hardly_ever_gets_better_is_tried_twice():
     shutil.rmtree(where)
 
 
+def test_a_closed_port_is_tried_twice():
+    t = tree()
+    closed = f"http://127.0.0.1:{stores.free_port()}"
+    end = f" (tried 2 times, at {closed}); try: check endpoint= and the network\n"
+    for url in (f"{closed}/src", "s3://bucket/src"):
+        for words in ((reshardfs, url, folder("mnt"), "-o", t.options()), (reshard, "info", url)):
+            got = run(*words, env=stores.environment(closed))
+            equal((got.returncode, got.stderr.count("\n")), (1, 1), f"the status and the lines of {words}: {got.stderr!r}")
+            check(got.stderr.endswith(end), f"{words}: {got.stderr!r}")
+
+
+def test_small_files_need_no_ranges():
+    """A server that sends the whole file instead is good enough for these; of larger ones it is refused when they are mounted."""
+    needs_nginx()
+    t = tree(scale=4)
+    name, where = publish(t.dir)
+    with Mount(f"http://127.0.0.1:{stores.nginx_port}/whole/{name}/src", t.options("index_cache=no"), env=stores.environment()) as m:
+        for rank in range(2):
+            same_bytes(m.read(rank), t.expected(rank), f"rank {rank}")
+        size = len(t.expected(1))
+        with open(m.file(1), "rb", buffering=0) as file:
+            for at in (size - 1, size // 2, 7, 0):
+                file.seek(at)
+                same_bytes(file.read(100), t.expected(1)[at:at + 100], f"offset {at}")
+    shutil.rmtree(where)
+
+
+def test_a_strategy_that_is_not_there_is_no_folder():
+    t = tree()
+    url = stores.upload(t.dir)
+    for words in ((reshard, "info", f"{url}/src", "-s", f"{url}/none.ckpt"), (reshard, "verify", f"{url}/src", "-s", f"{url}/none.ckpt"),
+                  (reshardfs, f"{url}/src", folder("mnt"), "-o", f"src_strategy={url}/none.ckpt")):
+        got = run(*words, env=stores.environment())
+        check(got.returncode != 0, f"the status of {words}")
+        equal(got.stderr.split(": error: ")[-1], f"{url}/none.ckpt: cannot be read: there is no such object; try: check the path\n", f"{words}")
+
+
 def test_urls_that_are_not_read_are_named():
     t = tree()
     why = "it begins with none of s3://, hf://, https:// and http://; try: one of these, or a path\n"

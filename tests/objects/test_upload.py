@@ -463,6 +463,8 @@ def test_destinations_that_are_refused():
     env = stores.environment()
     server = url.partition("//")[2].partition("/")[0]
     for target, source, message in (
+            ("gs://bucket/out", t.src, "gs://bucket/out: cannot be written to: it begins with none of s3://, hf://, https:// and http://; "
+             "try: s3://BUCKET/PREFIX with endpoint=https://storage.googleapis.com and HMAC keys"),
             ("https://host/out", t.src, "https://host/out: a web server cannot be written to; try: s3://BUCKET/PREFIX, or a folder"),
             (f"{url}/src", f"{url}/src", f"{url}/src: the folder to write to is the source; try: a folder elsewhere"),
             (f"{url}/src/in", f"{url}/src", f"{url}/src/in: the folder to write to is inside the source {url}/src; try: a folder elsewhere"),
@@ -481,3 +483,9 @@ def test_a_bucket_that_is_not_there():
     equal((got.returncode, got.stderr), (1, "reshard: error: s3://no-such-bucket-here/out/reshard-manifest.json: cannot write: status "
           f"404, NoSuchBucket: The specified bucket does not exist (tried 1 time, at {env['AWS_ENDPOINT_URL']}); try: the name of a "
           "bucket that is there\n"), "the status and the message")
+    for command in ((reshard, "info", "s3://no-such-bucket-here/src"), (reshard, "info", "s3://no-such-bucket-here/src.ckpt"),
+                    (reshardfs, "s3://no-such-bucket-here/src", folder("mnt"), "-o", t.options()),
+                    (reshard, "info", t.src, "-s", "s3://no-such-bucket-here/src.ckpt")):
+        got = run(*command, env=env)
+        equal((got.returncode, got.stderr.count("\n")), (1, 1), f"the status and the lines of {command}: {got.stderr!r}")
+        check(got.stderr.endswith("; try: the name of a bucket that is there\n"), f"{command}: {got.stderr!r}")

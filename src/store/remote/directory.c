@@ -411,6 +411,9 @@ static int by_listing(const struct listed *listed, const char *url, struct rfs_a
         const struct rfs_remote_entry *entry = &listing->data[at];
         return entry->known && set_attributes(out, entry->size, entry->modified, entry->etag, "");
     }
+    /* A folder of S3 is there while something is in it. */
+    if (!*name && listing->n == 0 && strncmp(url, "s3://", 5) == 0)
+        return rfs_store_fail(-ENOENT, "there is no such object");
     if (!*name || exact || first_in(listing, name) < listing->n) {
         *out = (struct rfs_attributes){.folder = true, .modified = listed->newest};
         return 1;
@@ -597,7 +600,7 @@ int rfs_directory_find(struct rfs_account *account, const char *url, struct rfs_
     rc = ask(account, url, out);
     for (int tries = 0; rc == -EREMOTE && tries < 2; tries++)
         rc = ask(account, url, out);
-    if (rc == 0 || rc == -ENOENT)
+    if (rc == 0 || (rc == -ENOENT && !rfs_store_has_remedy()))
         keep_asked(account->directory, url, rc, out);
     return rc == -EREMOTE ? -EIO : rc;
 }

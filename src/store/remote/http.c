@@ -523,7 +523,7 @@ int rfs_http_start(struct rfs_http_lane *lane, struct rfs_http *http)
     http->status = 0;
     http->failed = 0;
     http->sent = 0;
-    http->refused_tls = http->no_host = http->no_tls = false;
+    http->refused_tls = http->no_host = http->no_listener = http->no_tls = false;
     http->problem[0] = http->location[0] = '\0';
     forget_answer(http);
     handle->http = http;
@@ -546,11 +546,22 @@ static bool speaks_no_tls(CURLcode code, const char *why)
            (strstr(why, "SSL routines") /* OpenSSL */ || strstr(why, "TLS packet") /* GnuTLS */);
 }
 
+/* Says whether a connection was refused, which a host does where nothing listens. */
+static bool is_refused(const struct handle *handle, CURLcode code)
+{
+    long number = 0;
+
+    return code == CURLE_COULDNT_CONNECT &&
+           curl_easy_getinfo(handle->easy, CURLINFO_OS_ERRNO, &number) == CURLE_OK &&
+           number == ECONNREFUSED;
+}
+
 static void note_failure(struct rfs_http *http, const struct handle *handle, CURLcode code)
 {
     http->failed = code == CURLE_OK ? 0 : code == CURLE_OUT_OF_MEMORY ? -ENOMEM : -EIO;
     http->refused_tls = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
     http->no_host = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY;
+    http->no_listener = is_refused(handle, code);
     http->no_tls = speaks_no_tls(code, handle->why);
     if (code != CURLE_OK && !http->problem[0])
         snprintf(http->problem, sizeof http->problem, "%s",

@@ -63,6 +63,7 @@ struct rfs_http {
     int failed;        /* the -errno of an exchange without a whole answer, or 0 */
     bool refused_tls;  /* the failure: the server's certificate is not trusted */
     bool no_host;      /* the failure: nobody knows its name, or the proxy's */
+    bool no_listener;  /* the failure: nothing listens at the port */
     bool no_tls;       /* the failure: the server speaks no TLS, or no version that we know */
     char problem[256]; /* text of the failure */
 

@@ -18,6 +18,11 @@
 #define AGAIN 1        /* the request is to be tried again */
 #define LASTING_MOST 2 /* tries of what hardly ever gets better */
 #define CHANGED "the object was changed while in use"
+/*
+ * Bytes of an object that may come whole instead of a range. The headers of larger ones are read in
+ * parts, so a server without ranges is refused before they are shown.
+ */
+#define SMALL_WHOLE (UINT64_C(256) << 10)
 
 /* What each kind of store does in its own way. */
 struct kind {
@@ -67,15 +72,16 @@ static void note_server(const struct rfs_remote_request *request)
 }
 
 /*
- * Says whether a failure is one of a server's name, protocol or abilities, which another try hardly
- * ever changes: if the server did better before, it is a passing one.
+ * Says whether a failure is one of a server's name, port, protocol or abilities, which another try
+ * hardly ever changes: if the server did better before, it is a passing one.
  */
 static bool is_lasting(const struct rfs_remote_request *request)
 {
     const struct rfs_account *account = request->bucket->account;
     const uint64_t server = hash_server(request);
 
-    return ((request->answer.http.no_host || request->answer.http.no_tls) &&
+    return ((request->answer.http.no_host || request->answer.http.no_listener ||
+             request->answer.http.no_tls) &&
             atomic_load_explicit(&account->answering, memory_order_relaxed) != server) ||
            (request->answer.unranged &&
             atomic_load_explicit(&account->ranging, memory_order_relaxed) != server);
@@ -188,8 +194,11 @@ static bool is_range(struct rfs_remote_request *request)
     if (request->answer.other)
         return false;
     if (http->status == 200) {
-        if (from == 0 && request->n == request->size && http->length == (int64_t)request->size)
+        const bool whole = http->length == (int64_t)request->size;
+        if (whole && (request->n == request->size || request->size <= SMALL_WHOLE)) {
+            request->answer.passed = from;
             return true;
+        }
         request->answer.unranged = true;
         snprintf(http->problem, sizeof http->problem, "the whole was sent instead of a range");
         return false;
@@ -374,7 +383,7 @@ static int judge(struct rfs_remote_request *request)
 
 #define FIRST_WAIT UINT64_C(100000000)    /* ns */
 #define LAST_WAIT UINT64_C(20000000000)   /* ns */
-#define LASTING_WAIT UINT64_C(1000000000) /* ns; a moment without names is over by then */
+#define LASTING_WAIT UINT64_C(1000000000) /* ns; a moment without it is over by then */
 #define LOOK_MS 50                        /* how long a cancelled request may go on */
 #define ERROR_MOST ((size_t)16 << 10)     /* of a store's message about a failure */
 #define HEADERS 12
@@ -781,6 +790,12 @@ static bool on_body(void *ctx, struct rfs_http *http, const char *data, size_t n
     }
     if (request->answer.wrong)
         return false;
+    const size_t passed = (size_t)rfs_min_u64(request->answer.passed, n);
+    request->answer.passed -= passed;
+    data += passed;
+    n -= passed;
+    if (http->status == 200) /* the rest of the object */
+        n = (size_t)rfs_min_u64(n, request->n - request->tries.done);
     if (n > request->n - request->tries.done) {
         snprintf(http->problem, sizeof http->problem, "it sent more bytes than were asked for");
         return false;
@@ -807,7 +822,7 @@ static void put_off(struct rfs_remote_request *request)
     uint64_t wait = rfs_min_u64(FIRST_WAIT << doubled, LAST_WAIT);
 
     wait -= at_random(wait / 2);
-    if (request->answer.http.no_host)
+    if (request->answer.http.no_host || request->answer.http.no_listener)
         wait = rfs_max_u64(wait, LASTING_WAIT);
     const uint64_t asked = request->answer.http.retry_after * UINT64_C(1000000000);
     request->tries.due = rfs_wait_now() + rfs_max_u64(wait, rfs_min_u64(asked, LAST_WAIT));
@@ -850,6 +865,7 @@ static int start(struct rfs_http_lane *lane, struct rfs_remote_request *request)
     request->answer.under_way = request->answer.wrong = request->answer.large = false;
     request->answer.other = NULL;
     request->answer.unranged = false;
+    request->answer.passed = 0;
     rc = rfs_http_start(lane, &request->answer.http);
     if (rc == 0)
         request->tries.n++;

@@ -4,9 +4,9 @@
  * broken and stalled connections, short bodies, wrong ranges, 408, 429 and 5xx, with waits that
  * grow from 0.1 s to 20 s and are shortened at random by up to a half. Bytes of a range that
  * arrived stay: the next try asks for the rest. All of that is of one version of the object, or the
- * request fails. A host that is not found, speaks no TLS or sends no ranges gets two tries, unless
- * it did better before. A redirect to another region or host of a bucket is noted (bucket.h), and
- * ends the request with -EREMOTE: the caller finds the bucket anew.
+ * request fails. A host that is not found, refuses connections, speaks no TLS or sends no ranges
+ * gets two tries, unless it did better before. A redirect to another region or host of a bucket is
+ * noted (bucket.h), and ends the request with -EREMOTE: the caller finds the bucket anew.
  *
  * Requests to a hub carry its token while they are for its own host, by TLS or on this machine;
  * nothing else does. Their redirections are the caller's (hub.h). Where a file's bytes come from
@@ -34,6 +34,7 @@ struct rfs_remote_answer {
     bool under_way;    /* its bytes have begun */
     bool wrong;        /* it is not what was asked for */
     bool unranged;     /* it is the whole object instead of a range */
+    uint64_t passed;   /* bytes of a small whole object that are still passed over */
     const char *other; /* why it is of another version of the object; NULL: it is not */
     bool large;        /* it would take more memory than lists may */
     bool damaged;      /* the store has other bytes than were sent */

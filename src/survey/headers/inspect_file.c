@@ -113,6 +113,29 @@ static bool is_text(const unsigned char *head, size_t n)
     return n > 0;
 }
 
+/*
+ * Returns whether a text begins as rules do: its first line, without blank ones and comments, is
+ * "axes …" or "like …", or has a ':' behind its first word.
+ */
+static bool begins_as_rules(const unsigned char *head, size_t n)
+{
+    const char *at = (const char *)head;
+    const char *end = at + n;
+
+    while (at < end && (strchr(" \t\r\n", *at) || *at == '#')) {
+        const char *line = *at == '#' ? memchr(at, '\n', (size_t)(end - at)) : at;
+        at = line ? line + 1 : end;
+    }
+    const char *word = at;
+    while (at < end && !strchr(" \t\r\n:", *at))
+        at++;
+    const size_t length = (size_t)(at - word);
+    while (at < end && strchr(" \t", *at))
+        at++;
+    return (at < end && *at == ':') ||
+           (length == 4 && (memcmp(word, "axes", 4) == 0 || memcmp(word, "like", 4) == 0));
+}
+
 /* Detects what is no encrypted file and has no mark of a format: by its N first bytes and name. */
 static enum rfs_inspect_what detect_unmarked(struct rfs_store *store, const char *path,
                                              const unsigned char *head, size_t n)
@@ -151,7 +174,9 @@ static int detect_file(struct rfs_store *store, const char *path, bool keyed,
         kind->what = detect_unmarked(store, path, head, n);
     if (kind->what == RFS_INSPECT_FILE)
         kind->row = &rfs_formats[format];
-    return 0;
+    return kind->what == RFS_INSPECT_RULES && !begins_as_rules(head, n)
+               ? rfs_fail(err, -EINVAL, RFS_IN(path), REMEDY, "is a text without rules")
+               : 0;
 }
 
 /* Detects the kind of a rank's folder by the file that counts: a strategy can have its ending. */

@@ -2,13 +2,16 @@
 #include "tool/common/output.h"
 
 #include "base/io.h"
+#include "base/store.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 static int fail_write(const char *path, const char *what, int code, struct rfs_error *err)
 {
-    const char *remedy = code == ENOSPC || code == EDQUOT ? "free some room, then the same again"
+    const bool url = rfs_store_is_url(path) || rfs_store_is_foreign(path);
+    const char *remedy = url ? "a path; only reshard export writes to s3://"
+                         : code == ENOSPC || code == EDQUOT ? "free some room, then the same again"
                          : code == EACCES || code == EROFS || code == ENOENT || code == ENOTDIR
                              ? "a folder that is there and that you may write to"
                              : NULL;

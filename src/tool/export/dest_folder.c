@@ -64,8 +64,11 @@ static int find(const char *given, struct rfs_dest *out, struct rfs_error *err)
     if (out->path)
         return open_folder(out, err);
     const int code = errno;
-    RFS_FREE char *remedy = code == ENOENT ? rfs_text_printf("mkdir -p %s", given) : NULL;
-    return rfs_fail(err, -code, RFS_IN(given), remedy, "cannot be written to: %s", strerror(code));
+    RFS_FREE char *remedy = rfs_store_is_foreign(given) ? strdup(rfs_store_remedy(given, code))
+                            : code == ENOENT            ? rfs_text_printf("mkdir -p %s", given)
+                                                        : NULL;
+    return rfs_fail(err, -code, RFS_IN(given), remedy, "cannot be written to: %s",
+                    rfs_store_why(given, code));
 }
 
 static int make(struct rfs_dest *dest, struct rfs_error *err)

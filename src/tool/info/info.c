@@ -570,6 +570,25 @@ static void print_json(const struct rfs_info_report *report)
     rfs_json_finish(&json);
 }
 
+/* Refuses the cuts of ranks for what has none: they would say nothing. */
+static int check_cuts(const struct request *request, enum rfs_inspect_what what,
+                      struct rfs_error *err)
+{
+    static const char *const cuts[] = {"src_strategy", "src_rules"};
+
+    if (what == RFS_INSPECT_TREE || what == RFS_INSPECT_CHUNKS || what == RFS_INSPECT_MANIFEST ||
+        what == RFS_INSPECT_WEIGHT_MAP)
+        return 0;
+    for (size_t i = 0; i < request->options.list.n; i++)
+        for (size_t k = 0; k < sizeof cuts / sizeof *cuts; k++)
+            if (strcmp(request->options.list.data[i].name, cuts[k]) == 0)
+                return rfs_fail_usage(
+                    err, "the folder of all ranks as PATH, or leave it out",
+                    "option %s says how the ranks of a folder are cut, and '%s' is none", cuts[k],
+                    request->args.path);
+    return 0;
+}
+
 static int run_report(struct request *request, struct rfs_info_report *report,
                       struct rfs_error *err)
 {
@@ -582,7 +601,8 @@ static int run_report(struct request *request, struct rfs_info_report *report,
             ?: rfs_tool_source_prepare(&request->options, args->path, take_line, report,
                                        &args->source, err)
             ?: rfs_inspect_detect(args->source.store, args->path, args->source.encrypted != NULL,
-                                  &kind, err);
+                                  &kind, err)
+            ?: check_cuts(request, kind.what, err);
     if (rc == 0) {
         tell_mount(report, args->path);
         rc = show(args, &kind, report, err);
