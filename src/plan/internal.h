@@ -173,20 +173,18 @@ bool rfs_plan_is_lost(const struct rfs_planner *planner, uint32_t name, enum rfs
 
 /*
  * Sets the planner's scale, by_stage and first_stage, and proves that the strategies and the rank
- * folders fit together. Called once, by rfs_planner_new. 0, or -EINVAL with *err filled.
+ * folders fit together; unless what is lost may be, that each slice of the source has a rank folder
+ * left that holds it; that a checkpoint that describes itself has all files of its save, or that
+ * names= leaves out what is incomplete without them; and with strict, that its metadata is of these
+ * files. Called once, by rfs_planner_new. 0, -ENOMEM, -EINVAL or -ENOENT with *err filled.
  */
-int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err);
+int rfs_plan_check(struct rfs_planner *planner, struct rfs_error *err);
 /*
  * Says whether the source has as many ranks as the destination strategy describes, and the source
  * strategy has another number.
  */
 bool rfs_plan_looks_swapped(const struct rfs_planner *planner);
 #define RFS_PLAN_SWAPPED "the two strategies the other way round: they look swapped"
-/*
- * Proves that each slice of the source has a rank folder left that holds it. 0, -ENOMEM, or -ENOENT
- * with *err filled.
- */
-int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err);
 /* Fails for a parameter with a slice that RANK should have. -ENOENT. */
 int rfs_plan_fail_lost(const struct rfs_planner *planner, const char *param, uint32_t rank,
                        struct rfs_error *err);
@@ -201,12 +199,6 @@ struct rfs_vanished {
  */
 int rfs_plan_find_vanished(const struct rfs_planner *planner, const struct rfs_params *params,
                            struct rfs_vanished *out);
-/*
- * Proves that a checkpoint that describes itself has all files of its save, or that names= leaves
- * out every tensor that needs a missing one; and with strict, that its metadata is of these files.
- * Returns 0, or -EINVAL or -ENOENT with *err filled.
- */
-int rfs_plan_check_chunks(const struct rfs_planner *planner, struct rfs_error *err);
 
 /* ---- geometries (geometry.c) ----------------------------------------------------------------- */
 

@@ -201,11 +201,7 @@ static int make(const struct rfs_planner_config *config, const struct rfs_planne
     pthread_mutex_init(&planner->lock, NULL);
     if (config->src && rfs_catalog_chunks(config->catalog))
         return rfs_fail_usage(err, "leave src_strategy and src_rules out", RFS_STRATEGY_UNWANTED);
-    int rc = rfs_plan_check_strategies(planner, err);
-    if (!rc && config->lost == RFS_LOST_REFUSED)
-        rc = config->by_rules ? rfs_by_rules_check_lost(planner, err)
-                              : rfs_plan_check_lost(planner, err);
-    rc = rc ?: rfs_plan_check_chunks(planner, err) ?: make_tables(planner, err);
+    const int rc = rfs_plan_check(planner, err) ?: make_tables(planner, err);
     if (rc)
         return rc;
     *out = RFS_STEAL(planner);

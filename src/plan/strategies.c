@@ -87,7 +87,8 @@ bool rfs_plan_looks_swapped(const struct rfs_planner *planner)
     return true;
 }
 
-int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err)
+/* Sets scale, by_stage and first_stage, and compares the strategies with the folders. */
+static int check_strategies(struct rfs_planner *planner, struct rfs_error *err)
 {
     const struct rfs_strategy *src = planner->config.src;
     const struct rfs_strategy *dst = planner->config.dst;
@@ -236,7 +237,8 @@ static uint32_t lost_of(const struct losing *losing, size_t i)
     return rank;
 }
 
-int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err)
+/* Proves that each slice of the source has a rank folder left that holds it. */
+static int check_lost(const struct rfs_planner *planner, struct rfs_error *err)
 {
     const struct rfs_strategy *src = planner->config.src;
     RFS_CLEANUP(losing_end) struct losing losing = {.held = NULL};
@@ -296,7 +298,8 @@ static const struct rfs_chunked_tensor *find_incomplete(const struct rfs_planner
     return NULL;
 }
 
-int rfs_plan_check_chunks(const struct rfs_planner *planner, struct rfs_error *err)
+/* Proves that a checkpoint that describes itself lacks no file of what is shown. */
+static int check_chunks(const struct rfs_planner *planner, struct rfs_error *err)
 {
     const struct rfs_planner_config *config = &planner->config;
     /* Before conversion rules, names= is of other names. */
@@ -327,4 +330,14 @@ int rfs_plan_check_chunks(const struct rfs_planner *planner, struct rfs_error *e
                       "%s: %s missing: parameters that no other file has are not shown", path,
                       chunks->lost);
     return 0;
+}
+
+int rfs_plan_check(struct rfs_planner *planner, struct rfs_error *err)
+{
+    const struct rfs_planner_config *config = &planner->config;
+    int rc = check_strategies(planner, err);
+
+    if (rc == 0 && config->lost == RFS_LOST_REFUSED)
+        rc = config->by_rules ? rfs_by_rules_check_lost(planner, err) : check_lost(planner, err);
+    return rc ?: check_chunks(planner, err);
 }
