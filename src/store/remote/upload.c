@@ -457,92 +457,95 @@ struct open_upload {
     char *id;   /* encoded */
 };
 struct open_uploads {
+    const char *prefix; /* of the keys in the folder */
+    bool (*is_ours)(void *ctx, const char *path);
+    void *ctx;
+    char key[KEY_BYTES], id[ID_BYTES]; /* where the next page begins; "": nowhere */
     RFS_VEC(struct open_upload) list;
 };
 
-/* Adds those of a page that are ours. *key and *id say where the next page begins; "": nowhere. */
-static RFS_APART int read_uploads(const struct rfs_remote_request *request, const char *prefix,
-                                  bool (*is_ours)(void *, const char *), void *ctx,
-                                  struct open_uploads *out, char key[KEY_BYTES], char id[ID_BYTES])
+/* Adds those of a page that are ours. */
+static RFS_APART int read_uploads(const struct rfs_remote_request *request,
+                                  struct open_uploads *out)
 {
     const struct rfs_markup page = {request->answer.text ? request->answer.text : "",
                                     request->answer.text_n};
+    const size_t prefix = strlen(out->prefix);
     struct rfs_markup rest = page, one;
     char at[KEY_BYTES], plain[ID_BYTES], truncated[8];
 
     while (rfs_markup_next(&rest, "Upload", &one)) {
         if (!rfs_markup_find(&one, "Key", at, sizeof at) ||
             !rfs_markup_find(&one, "UploadId", plain, sizeof plain) ||
-            strncmp(at, prefix, strlen(prefix)) != 0 || !is_ours(ctx, at + strlen(prefix)))
+            strncmp(at, out->prefix, prefix) != 0 || !out->is_ours(out->ctx, at + prefix))
             continue;
-        struct open_upload upload = {strdup(at + strlen(prefix)), rfs_sign_encode(plain, false)};
+        struct open_upload upload = {strdup(at + prefix), rfs_sign_encode(plain, false)};
         if (!upload.path || !upload.id || !RFS_PUSH(&out->list, upload)) {
             free(upload.path);
             free(upload.id);
             return no_memory();
         }
     }
-    *key = *id = '\0';
+    *out->key = *out->id = '\0';
     if (!rfs_markup_find(&page, "IsTruncated", truncated, sizeof truncated))
         return fail(-EIO, "the store's list of uploads is in an unknown form");
     if (strcmp(truncated, "true") == 0 &&
-        (!rfs_markup_find(&page, "NextKeyMarker", key, KEY_BYTES) ||
-         !rfs_markup_find(&page, "NextUploadIdMarker", id, ID_BYTES) || !*key))
+        (!rfs_markup_find(&page, "NextKeyMarker", out->key, KEY_BYTES) ||
+         !rfs_markup_find(&page, "NextUploadIdMarker", out->id, ID_BYTES) || !*out->key))
         return fail(-EIO, "the store's list of uploads is in an unknown form");
     return 0;
 }
 
-static char *uploads_query(const char *prefix, const char *key, const char *id)
+static char *uploads_query(const struct open_uploads *uploads)
 {
-    RFS_FREE char *coded = rfs_sign_encode(prefix, false);
-    RFS_FREE char *key_coded = rfs_sign_encode(key, false);
-    RFS_FREE char *id_coded = rfs_sign_encode(id, false);
+    const bool first = !*uploads->key;
+    RFS_FREE char *coded = rfs_sign_encode(uploads->prefix, false);
+    RFS_FREE char *key_coded = rfs_sign_encode(uploads->key, false);
+    RFS_FREE char *id_coded = rfs_sign_encode(uploads->id, false);
 
     if (!coded || !key_coded || !id_coded)
         return NULL;
-    return rfs_text_printf("%s%s%sprefix=%s%s%s&uploads=", *key ? "key-marker=" : "", key_coded,
-                           *key ? "&" : "", coded, *key ? "&upload-id-marker=" : "", id_coded);
+    return rfs_text_printf("%s%s%sprefix=%s%s%s&uploads=", first ? "" : "key-marker=", key_coded,
+                           first ? "" : "&", coded, first ? "" : "&upload-id-marker=", id_coded);
 }
 
-/* Adds the uploads of a page, and says where the next one begins, as read_uploads. */
-static RFS_APART int fetch_uploads(struct rfs_store *store, const char *folder, const char *prefix,
-                                   bool (*is_ours)(void *, const char *), void *ctx,
-                                   struct open_uploads *out, char key[KEY_BYTES], char id[ID_BYTES])
+/* Adds the uploads of the next page. */
+static RFS_APART int fetch_uploads(struct rfs_store *store, const char *folder,
+                                   struct open_uploads *out)
 {
-    RFS_FREE char *query = uploads_query(prefix, key, id);
+    RFS_FREE char *query = uploads_query(out);
     const struct rfs_remote_request wanted = {.query = query};
     struct rfs_remote_request request = {0};
     int rc = query ? make(store, folder, true, &wanted, &request) : no_memory();
 
-    rc = rc ?: read_uploads(&request, prefix, is_ours, ctx, out, key, id);
+    rc = rc ?: read_uploads(&request, out);
     rfs_retries_free(&request);
     return rc;
 }
 
-static int list_uploads(struct rfs_store *store, const char *folder, const char *prefix,
-                        bool (*is_ours)(void *, const char *), void *ctx, struct open_uploads *out)
+static int list_uploads(struct rfs_store *store, const char *folder, struct open_uploads *out)
 {
-    char key[KEY_BYTES] = "", id[ID_BYTES] = "";
     unsigned pages = 0;
     int rc;
 
     do {
-        rc = fetch_uploads(store, folder, prefix, is_ours, ctx, out, key, id);
-    } while (rc == 0 && *key && out->list.n < UPLOADS_MOST && ++pages < PAGES_MOST);
-    return rc == 0 && *key ? fail(-EFBIG, "the store's list of uploads is too long") : rc;
+        rc = fetch_uploads(store, folder, out);
+    } while (rc == 0 && *out->key && out->list.n < UPLOADS_MOST && ++pages < PAGES_MOST);
+    return rc == 0 && *out->key ? fail(-EFBIG, "the store's list of uploads is too long") : rc;
 }
 
 static int sweep_uploads(struct rfs_store *store, const char *folder,
                          bool (*is_ours)(void *ctx, const char *path), void *ctx)
 {
     RFS_CLEANUP(rfs_bucket_free) struct rfs_bucket bucket = {0};
-    struct open_uploads found = {0};
+    struct open_uploads found = {.is_ours = is_ours, .ctx = ctx};
     int rc = rfs_bucket_of(rfs_account_of(store), folder, &bucket);
     RFS_FREE char *prefix =
         rc == 0 ? rfs_text_printf("%s%s", bucket.key, *bucket.key ? "/" : "") : NULL;
 
+    found.prefix = prefix;
     if (rc == 0)
-        rc = prefix ? list_uploads(store, folder, prefix, is_ours, ctx, &found) : no_memory();
+        rc = prefix ? list_uploads(store, folder, &found) : no_memory();
     for (size_t i = 0; i < found.list.n; i++) {
         RFS_FREE char *url = rfs_text_printf("%s/%s", folder, found.list.data[i].path);
         if (rc == 0)
