@@ -404,8 +404,10 @@ struct value {
     uint32_t i;              /* the value's number there, if it is there */
     struct rfs_slice wanted, got;
     const struct rfs_type *type;
-    bool quiet, differs; /* quiet: a difference sets differs, and is no finding */
-    bool met;            /* there is such a value on both sides */
+    unsigned char *buffers[2]; /* of the wanted and the got bytes; borrowed */
+    size_t n;                  /* their size */
+    bool quiet, differs;       /* quiet: a difference sets differs, and is no finding */
+    bool met;                  /* there is such a value on both sides */
 };
 
 /*
@@ -479,9 +481,9 @@ static int take_rank(const struct rfs_verify *verify, uint32_t rank, const char 
 }
 
 static int compare_value(struct rfs_verify *verify, struct rfs_tensor tensor, struct value *value,
-                         uint64_t begin, size_t n, unsigned char *got, unsigned char *wanted,
-                         struct rfs_error *err)
+                         uint64_t begin, size_t n, struct rfs_error *err)
 {
+    unsigned char *wanted = value->buffers[0], *got = value->buffers[1];
     const struct rfs_tensor shown = {&value->list, value->i};
     int rc = rfs_tensor_read(tensor, &value->got, begin, n, got, err)
                  ?: rfs_tensor_read(shown, &value->wanted, begin, n, wanted, err);
@@ -494,13 +496,13 @@ static int compare_value(struct rfs_verify *verify, struct rfs_tensor tensor, st
 }
 
 /*
- * Compares the value of one rank, if the tree and a mount have it: bytes [begin, begin + n), or
- * where it is longer than the first rank's, all of it at once.
+ * Compares the value of one rank, if the tree and a mount have it: its buffers' bytes from BEGIN
+ * on, or where it is longer than the first rank's, all of it at once.
  */
 static int check_value(struct rfs_verify *verify, struct rfs_tensor tensor, uint32_t rank,
-                       struct value *value, uint64_t begin, size_t n, unsigned char *got,
-                       unsigned char *wanted, struct rfs_error *err)
+                       struct value *value, uint64_t begin, struct rfs_error *err)
 {
+    const size_t n = value->n;
     const char *name = rfs_tensor_name(tensor);
 
     if (!find_shown(verify, rank, name, value))
@@ -516,10 +518,10 @@ static int check_value(struct rfs_verify *verify, struct rfs_tensor tensor, uint
     if (rc)
         return cannot_read(&verify->shown, name, rc, err);
     if (!value->quiet && shown->bytes == rfs_tensor_type(tensor)->bytes)
-        return compare_value(verify, tensor, value, begin, n, got, wanted, err);
+        return compare_value(verify, tensor, value, begin, n, err);
     for (uint64_t at = 0; begin == 0 && rc == 0 && n > 0 && at < shown->bytes; at += n)
         rc = compare_value(verify, tensor, value, at, (size_t)rfs_min_u64(n, shown->bytes - at),
-                           got, wanted, err);
+                           err);
     return rc;
 }
 
@@ -533,11 +535,11 @@ static void value_end(struct value *value)
 static int check_by_rank(struct rfs_verify *verify, struct rfs_tensor tensor, uint64_t begin,
                          size_t n, unsigned char *got, unsigned char *wanted, struct rfs_error *err)
 {
-    RFS_CLEANUP(value_end) struct value value = {.quiet = false};
+    RFS_CLEANUP(value_end) struct value value = {.buffers = {wanted, got}, .n = n};
     int rc = 0;
 
     for (uint32_t rank = 0; rc == 0 && rank < verify->shown.of.n_ranks; rank++)
-        rc = check_value(verify, tensor, rank, &value, begin, n, got, wanted, err);
+        rc = check_value(verify, tensor, rank, &value, begin, err);
     return rc;
 }
 
@@ -548,8 +550,8 @@ static int check_by_rank(struct rfs_verify *verify, struct rfs_tensor tensor, ui
 static int is_shown(struct rfs_verify *verify, struct rfs_tensor tensor, uint32_t rank, size_t n,
                     unsigned char *got, unsigned char *wanted, struct rfs_error *err)
 {
-    RFS_CLEANUP(value_end) struct value value = {.quiet = true};
-    const int rc = check_value(verify, tensor, rank, &value, 0, n, got, wanted, err);
+    RFS_CLEANUP(value_end) struct value value = {.buffers = {wanted, got}, .n = n, .quiet = true};
+    const int rc = check_value(verify, tensor, rank, &value, 0, err);
 
     return rc ? rc : value.met && !value.differs;
 }
