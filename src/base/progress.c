@@ -12,7 +12,7 @@
 #define DRAW_EVERY 0.2
 #define TELL_EVERY 1.0
 #define BAR 20
-#define LINE 79
+#define LINE 79 /* at most; the last column stays free, where some terminals break the line */
 #define REST                                                                                       \
     62 /* beside bar and phase: " [] 100% 1023.9 MiB of 1023.9 GiB, 1023.9 MiB/s, 99:59:59 left" */
 
@@ -74,8 +74,20 @@ static void measure(struct rfs_progress *progress, double now, uint64_t done)
     progress->mark_bytes = done;
 }
 
-/* Writes the line of bytes: a bar that leaves room for the longest texts, what is done and left. */
-static void draw_bar(const struct rfs_progress *progress, uint64_t done, char *line, size_t cap)
+/* Returns the columns that a line has now. */
+static int line_width(void)
+{
+    const unsigned columns = rfs_text_columns(STDERR_FILENO);
+
+    return columns > 0 && columns <= LINE ? (int)columns - 1 : LINE;
+}
+
+/*
+ * Writes the line of bytes, of WIDTH columns: a bar that leaves room for the longest texts, what is
+ * done and left.
+ */
+static void draw_bar(const struct rfs_progress *progress, uint64_t done, size_t width, char *line,
+                     size_t cap)
 {
     char bar[BAR + 1], rest[LINE + 1], have[RFS_TEXT_AMOUNT], all[RFS_TEXT_AMOUNT],
         rate[RFS_TEXT_AMOUNT], left[RFS_TEXT_AMOUNT];
@@ -89,24 +101,28 @@ static void draw_bar(const struct rfs_progress *progress, uint64_t done, char *l
                  rfs_text_amount((uint64_t)progress->rate, rate),
                  rfs_text_duration((double)(progress->bytes - done) / progress->rate, left));
     const size_t other = strlen(progress->phase) + REST;
-    const size_t length = other + BAR < LINE ? BAR : other < LINE ? LINE - other : 0;
+    const size_t length = other + BAR < width ? BAR : other < width ? width - other : 0;
     memset(bar, '.', length);
     memset(bar, '#', (size_t)(part * (double)length));
     bar[length] = '\0';
-    snprintf(line, cap, "%s [%s] %s", progress->phase, bar, rest);
+    if (length > 0)
+        snprintf(line, cap, "%s [%s] %s", progress->phase, bar, rest);
+    else
+        snprintf(line, cap, "%s %s", progress->phase, rest);
 }
 
 /* Draws the line. The caller has the lock. */
 static void draw(struct rfs_progress *progress, uint64_t done, uint64_t files)
 {
     char line[160];
+    const int width = line_width();
 
     if (progress->bytes > 0)
-        draw_bar(progress, done, line, sizeof line);
+        draw_bar(progress, done, (size_t)width, line, sizeof line);
     else
         snprintf(line, sizeof line, "%s: %" PRIu64 " of %" PRIu64 " files", progress->phase, files,
                  progress->files);
-    fprintf(stderr, "\r%-*.*s", LINE, LINE, line);
+    fprintf(stderr, "\r%-*.*s", width, width, line);
     fflush(stderr);
     progress->shown = true;
 }
@@ -160,7 +176,7 @@ void rfs_progress_end(struct rfs_progress *progress)
     if (progress->shown) {
         if (progress->bytes > 0 && atomic_load(&progress->bytes_done) >= progress->bytes)
             draw(progress, progress->bytes, progress->files);
-        fprintf(stderr, "\r%*s\r", LINE, "");
+        fprintf(stderr, "\r%*s\r", line_width(), "");
         fflush(stderr);
     }
     progress->shown = false;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/text.h"
 
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -243,6 +244,13 @@ const char *rfs_text_error_label(int fd)
 const char *rfs_text_warning_label(int fd)
 {
     return has_colours(fd) ? YELLOW "warning:" PLAIN " " : "warning: ";
+}
+
+unsigned rfs_text_columns(int fd)
+{
+    struct winsize size;
+
+    return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 const char *rfs_text_amount(uint64_t bytes, char out[RFS_TEXT_AMOUNT])

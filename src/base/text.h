@@ -74,6 +74,8 @@ char *rfs_text_option_value(const char *value);
  */
 const char *rfs_text_error_label(int fd);
 const char *rfs_text_warning_label(int fd);
+/* Returns the columns of the terminal FD; 0: it is none, or does not say. */
+unsigned rfs_text_columns(int fd);
 
 #define RFS_TEXT_AMOUNT 32
 

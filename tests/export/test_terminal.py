@@ -5,10 +5,11 @@ import pty
 import re
 import signal
 import subprocess
+import termios
 import time
 
 from exporting import *
-from forge import Param, Tree
+from forge import Param, Tree, WHOLE
 
 RANKS = 12
 
@@ -18,9 +19,10 @@ def tree(name="tree", shape=(RANKS * 64, 4096)):
     return Tree(folder(name), [Param("w", shape, 0, 0)], RANKS, RANKS)
 
 
-def drawn(command, delay):
+def drawn(command, delay, columns=80):
     """What a terminal gets that is the standard error alone, and what is printed; reads take DELAY microseconds more."""
     ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
     with subprocess.Popen([*slowed("pread64,preadv,preadv2", delay), *command], stdout=subprocess.PIPE, stderr=theirs,
                           env=under_strace()) as process:
         os.close(theirs)
@@ -36,12 +38,12 @@ def drawn(command, delay):
     return shown.decode(), out
 
 
-def is_drawn(command, line, delay=30000):
+def is_drawn(command, line, delay=30000, columns=80):
     """A line that is drawn over again and is gone in the end; the result is that without a terminal."""
-    shown, out = drawn(command, delay)
+    shown, out = drawn(command, delay, columns)
     parts = shown.split("\r")
     check(re.search(line, shown), f"{command[1]}: {shown[:400]!r}")
-    check(all(len(part) <= 79 for part in parts), f"{command[1]}: {shown[:400]!r}")
+    check(all(len(part) < columns for part in parts), f"{command[1]}: {shown[:400]!r}")
     check(shown.startswith("\r") and parts[-2].strip() == "" and parts[-1] == "", f"{command[1]}: {shown[-200:]!r}")
     if BYTES in line:
         check(re.search(r"\[#+\] 100% ", parts[-3]), f"{command[1]}: the last line is {parts[-3]!r}")
@@ -62,6 +64,44 @@ def test_progress_on_a_terminal():
     is_drawn([reshard, "diff", t.src, t.src, "-j", "1", "-o", src, "--options-b", src], "comparing" + BYTES)
     is_drawn([reshard, "get", t.src, "w", folder("got") + "/w.npy", "--force", "-j", "1", "-o", src], "writing" + BYTES)
     is_drawn([reshard, "info", t.src, "--all"], r"reading[a-z ]*: \d+ of \d+ files", 250000)
+    is_drawn([reshard, "verify", t.src, "-j", "1", "-o", src], r"verifying +\d+% [0-9.]+ ", columns=30)
+    is_drawn([reshard, "verify", t.src, "-j", "1", "-o", src], "verif", columns=7)
+
+
+def printed(command, columns):
+    """The lines that a terminal of so many columns gets."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
+    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE) as process:
+        os.close(theirs)
+        shown = b""
+        try:
+            while more := os.read(ours, 4096):
+                shown += more
+        except OSError:  # the other end is closed
+            pass
+        equal((process.stderr.read(), process.wait()), (b"", 0), f"{command}")
+    os.close(ours)
+    return shown.decode().split("\r\n")
+
+
+def test_tables_fit_the_terminal():
+    """Their rows go on in the next line, further in; all words are there, in the order of a line that is long enough."""
+    t = Tree(folder("tree"), [Param("a.name.of.thirty.characters.it.is", (RANKS, 8), 0, 0), Param("b", (8,), WHOLE, WHOLE)], RANKS, RANKS)
+    src = t.options().split(",")[0]
+    for command in ([reshard, "info", t.src, "-o", src], [reshard, "stats", t.src, "-o", src],
+                    [reshard, "strategy", "show", src.split("=")[1]]):
+        plain = run(*command).stdout.split("\n")
+        equal(printed(command, 200), plain, f"{command[1]} where there is room")
+        table = plain[:plain.index("")] if "" in plain else plain
+        for columns in (60, 40):
+            lines = printed(command, columns)
+            equal(" ".join(lines).split(), " ".join(plain).split(), f"the words of {command[1]} in {columns} columns")
+            at = len(table)
+            while " ".join(lines[:at]).split() != " ".join(table).split():
+                at += 1
+            check(all(len(line) <= columns for line in lines[:at]), f"{command[1]} in {columns} columns: {lines[:at]}")
+            check(any(line.startswith("    ") for line in lines[:at]), f"{command[1]} is not folded in {columns} columns: {lines[:at]}")
 
 
 def test_get_stopped_by_a_signal():

@@ -120,6 +120,7 @@ void rfs_show_findings(const struct rfs_fit_findings *findings, const char *bad,
 #define GAP 2 /* columns between cells */
 /* A wider cell sticks out of its column, in its row alone: one long name must not pad all rows. */
 #define WIDEST 128
+#define FURTHER_IN 4 /* columns before the rest of a row */
 
 static bool is_shown(const struct rfs_table *table, const struct rfs_column *column)
 {
@@ -236,14 +237,26 @@ static void print_cell(const struct rfs_column *column, size_t width, const char
     *owed += GAP + (right ? 0 : pad);
 }
 
-/* Prints a row; CELLS NULL: the headings. */
+/*
+ * Prints a row; CELLS NULL: the headings. Where it is wider than a terminal of WIDTH columns, it
+ * goes on in the next line, further in.
+ */
 static void print_row(const struct rfs_column *const *columns, size_t n, const size_t *widths,
-                      const char *const *cells, FILE *out)
+                      const char *const *cells, size_t width, FILE *out)
 {
     int owed = 0;
+    size_t used = 0;
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        if (used > 0 && used + GAP + widths[i] > width) {
+            fputc('\n', out);
+            owed = FURTHER_IN;
+            used = FURTHER_IN + widths[i];
+        } else {
+            used += (used > 0 ? GAP : 0) + widths[i];
+        }
         print_cell(columns[i], widths[i], cells ? cells[i] : columns[i]->title, &owed, out);
+    }
     fputc('\n', out);
 }
 
@@ -252,6 +265,8 @@ void rfs_table_print(const struct rfs_table *table, FILE *out)
     const struct rfs_column *columns[RFS_TABLE_COLUMNS];
     size_t widths[RFS_TABLE_COLUMNS] = {0};
     const size_t n = list_shown(table, columns);
+    const unsigned terminal = rfs_text_columns(fileno(out));
+    const size_t room = terminal > 0 ? terminal : SIZE_MAX;
 
     for (size_t i = 0; i < n; i++)
         widths[i] = strlen(columns[i]->title);
@@ -260,9 +275,9 @@ void rfs_table_print(const struct rfs_table *table, FILE *out)
         if (width > widths[i % n])
             widths[i % n] = width < WIDEST ? width : WIDEST;
     }
-    print_row(columns, n, widths, NULL, out);
+    print_row(columns, n, widths, NULL, room, out);
     for (size_t row = 0; row + n <= table->cells.n; row += n)
-        print_row(columns, n, widths, table->cells.data + row, out);
+        print_row(columns, n, widths, table->cells.data + row, room, out);
 }
 
 static void set_key(const struct rfs_column *column, char out[64])

@@ -466,8 +466,8 @@ static void title(struct picture *picture, const struct rfs_explained *slice)
     if (slice->rule_file)
         fprintf(out, ", made by %s: line %" PRIu32, rfs_path_name(slice->rule_file),
                 slice->rule_line);
-    fprintf(out, ", from %" PRIu32 " %s to %" PRIu32, view->n_sources, words->sources,
-            view->n_ranks);
+    fprintf(out, ", from %" PRIu32 " %s to %" PRIu32, view->n_sources,
+            view->n_sources == 1 ? words->source : words->sources, view->n_ranks);
     if (strcmp(words->sources, words->many) != 0)
         fprintf(out, " %s", view->n_ranks == 1 ? words->one : words->many);
     if (view->one)

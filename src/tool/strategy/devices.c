@@ -9,6 +9,7 @@
 
 #include <langinfo.h>
 #include <locale.h>
+#include <unistd.h>
 
 /* A parameter in a stage. */
 struct part {
@@ -210,7 +211,9 @@ static uint32_t columns(void)
     const char *text = getenv("COLUMNS");
     const unsigned long n = text ? strtoul(text, NULL, 10) : 0;
 
-    return n >= 20 && n < 10000 ? (uint32_t)n : NARROW;
+    const unsigned terminal = rfs_text_columns(STDOUT_FILENO);
+
+    return n >= 20 && n < 10000 ? (uint32_t)n : terminal >= 20 ? terminal : NARROW;
 }
 
 /* Draws N devices in rows of PER_ROW; the lines between rows are drawn once. */
