@@ -83,7 +83,7 @@ _reshardfs() {
     word=${line##* }
     case $word in
     -*)
-        mapfile -t COMPREPLY < <(compgen -W "-o -s -d -f --src-strategy --dst-strategy --debug --fd-socket --single-thread \
+        mapfile -t COMPREPLY < <(compgen -W "-o -s -d -f -u --src-strategy --dst-strategy --debug --fd-socket --single-thread \
             --check --help --help-all --version" -- "$word")
         ;;
     *) compopt -o default ;;

@@ -19,6 +19,7 @@
 #include "mount/request.h"
 #include "mount/sandbox.h"
 #include "mount/session.h"
+#include "mount/unmount.h"
 #include "reshard.h"
 
 #include <fcntl.h>
@@ -558,6 +559,8 @@ int main(int argc, char **argv)
             rfs_mount_options_help(options.action == RFS_ACTION_HELP_ALL);
         else if (options.action == RFS_ACTION_VERSION)
             show_version();
+        else if (options.action == RFS_ACTION_UNMOUNT)
+            rc = rfs_unmount_path(options.mountpoint, &err);
         else
             rc = run(&options, argv, &err);
         if (rc == 0 && options.action != RFS_ACTION_MOUNT)

@@ -431,6 +431,9 @@ static int take_flag(struct rfs_mount_options *o, int flag, const char *arg,
     case 'f':
         o->foreground = true;
         return 0;
+    case 'u':
+        o->action = RFS_ACTION_UNMOUNT;
+        return 0;
     case FLAG_DEBUG:
         o->set.debug = true;
         return 0;
@@ -475,8 +478,8 @@ static int take_flags(struct rfs_mount_options *o, int argc, char **argv,
     int rc = 0, flag;
 
     opterr = 0;
-    while (rc == 0 && reads_a_source(o) &&
-           (flag = getopt_long(argc, argv, ":o:s:d:fhV", flags, NULL)) != -1)
+    while (rc == 0 && (reads_a_source(o) || o->action == RFS_ACTION_UNMOUNT) &&
+           (flag = getopt_long(argc, argv, ":o:s:d:fhuV", flags, NULL)) != -1)
         rc =
             take_flag(o, flag, optind > 0 && optind <= argc ? argv[optind - 1] : "", settings, err);
     return rc;
@@ -501,6 +504,16 @@ static int take_places(struct rfs_mount_options *o, int n, char **places, int ar
     o->source = absolute_path(places[0]);
     o->mountpoint = n > 1 ? strdup(places[1]) : NULL;
     return o->source && (n < 2 || o->mountpoint) ? 0 : -ENOMEM;
+}
+
+/* Takes MNT, which is to be unmounted. */
+static int take_unmounted(struct rfs_mount_options *o, int n, char **places, struct rfs_error *err)
+{
+    if (n != 1 || !*places[0])
+        return rfs_fail_usage(err, "reshardfs -u MNT",
+                              n > 1 ? "-u takes one mount point" : "the mount point is missing");
+    o->mountpoint = strdup(places[0]);
+    return o->mountpoint ? 0 : -ENOMEM;
 }
 
 /* Refuses to show decrypted content to others or to a cache that outlives this process. */
@@ -538,6 +551,8 @@ int rfs_mount_options_parse(int argc, char **argv, struct rfs_mount_options *out
                 ?: take_places(out, argc - optind, argv + optind, argc - 1, given + 1, err)
                 ?: check_keyed(&out->set, err);
     }
+    if (rc == 0 && out->action == RFS_ACTION_UNMOUNT)
+        rc = take_unmounted(out, argc - optind, argv + optind, err);
     if (rc == -ENOMEM && err->code == 0)
         rfs_fail_memory(err);
     out->set.default_permissions |= out->set.allow_other || out->set.allow_root;
@@ -567,12 +582,12 @@ enum {
 
 static const char usage[] =
     "usage: reshardfs SRC MNT [-s FILE] [-d FILE] [-o OPTION,...] [-f]\n"
-    "       reshardfs --check SRC [-s FILE] [-d FILE] [-o OPTION,...] | --help-all\n"
+    "       reshardfs --check SRC [option...] | -u MNT | --help-all\n"
     "Shows the checkpoint in SRC on MNT as other ranks would save it, read-only.\n";
 
 static const char notes[] =
     "Options also come from RESHARDFS_NAME=VALUE, and lines NAME = VALUE of config=.\n"
-    "Write a comma inside a value as \\, . Unmount with: fusermount3 -u MNT\n";
+    "Write a comma inside a value as \\, . -u unmounts, also what is in use.\n";
 
 static void explain_all(void)
 {
@@ -590,6 +605,7 @@ static void explain_all(void)
           "                serve a mount that another program has made on MNT; its\n"
           "                descriptor of /dev/fuse comes over this Unix socket\n"
           "  --check       plan every rank, report, mount nothing\n"
+          "  -u            unmount MNT; if it is in use, say by whom, and end with them\n"
           "  -h, --help    list the options; --help-all: explain them\n"
           "  -V, --version\n",
           stdout);

@@ -6,6 +6,7 @@ import pty
 import re
 import shutil
 import subprocess
+import sys
 
 from forge import Tree, usual
 from harness import *
@@ -81,7 +82,7 @@ def test_info_of_a_mount():
 def test_help_and_version():
     got = run(reshardfs, "--help")
     equal((got.returncode, got.stderr), (0, ""), "--help")
-    for word in ("SRC", "MNT", "src_strategy=", " io=", "--check", "fusermount3 -u"):
+    for word in ("SRC", "MNT", "src_strategy=", " io=", "--check", "-u MNT"):
         check(word in got.stdout, f"{word} is not in the help")
     equal(run(reshardfs, "-h").stdout, got.stdout, "-h")
     lines = got.stdout.splitlines()
@@ -90,6 +91,46 @@ def test_help_and_version():
     equal((len(lines) <= 23, max(map(len, lines)) <= 80), (True, True), "it fits 24 lines of 80 columns")
     got = run(reshardfs, "-V")
     check(re.match(r"reshardfs \d+\.\d+\.\d+\nlibfuse 3\.\d+", got.stdout), got.stdout)
+
+
+def test_unmounting():
+    t = Tree(folder("tree"), usual(), 2, 2)
+    m = Mount(t.src, t.options())
+    m.start()
+    got = run(reshardfs, "-u", m.mnt)
+    equal((got.returncode, got.stdout, got.stderr), (0, "", ""), "an unmount")
+    check(not mounted(m.mnt), "it is still mounted")
+    eventually(lambda: not servers(m.mnt), "the server ends")
+    for words, why in (([m.mnt], f"{m.mnt}: no mount of reshardfs is there; try: one of those that reshard mounts lists"),
+                       ([t.src], f"{t.src}: no mount of reshardfs is there; try: one of those that reshard mounts lists"),
+                       ([], "the mount point is missing; try: reshardfs -u MNT"),
+                       ([m.mnt, t.src], "-u takes one mount point; try: reshardfs -u MNT")):
+        got = run(reshardfs, "-u", *words)
+        equal((got.returncode, got.stderr), (1 if len(words) == 1 else 2, f"reshardfs: error: {why}\n"), f"-u {words}")
+
+
+def test_unmounting_what_is_in_use():
+    """It is off the tree at once, and users are named and can go on; the server ends with the last of them."""
+    t = Tree(folder("tree"), usual(), 2, 2)
+    for user in ("folder", "file", "map"):
+        m = Mount(t.src, t.options("io=cached"))
+        m.start()
+        program = {"folder": "input()", "file": "file = open(sys.argv[1], 'rb'); print(); input(); print(len(file.read()))",
+                   "map": "file = open(sys.argv[1], 'rb'); m = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ); file.close(); print(); input(); "
+                          "print(len(m[:]))"}[user]
+        with subprocess.Popen([sys.executable, "-c", "import mmap, sys; print(); " + program, m.file(0)], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, cwd=m.mnt if user == "folder" else "/", text=True) as process:
+            for _ in range(1 if user == "folder" else 2):
+                process.stdout.readline()
+            with open(f"/proc/{process.pid}/comm", encoding="utf-8") as file:
+                name = file.read().strip()
+            got = run(reshardfs, m.mnt, "-u")
+            equal((got.returncode, got.stdout, got.stderr),
+                  (0, "", f"reshardfs: warning: {m.mnt}: is unmounted, and ends when it is no longer used by {name} ({process.pid})\n"), user)
+            check(not mounted(m.mnt), f"{user}: it is still mounted")
+            out, _ = process.communicate("\n")
+            equal((process.returncode, out.strip()), (0, "" if user == "folder" else str(len(t.expected(0)))), f"what the user of a {user} gets")
+        eventually(lambda: not servers(m.mnt), "the server ends with its last user")
 
 
 def test_output_that_nobody_gets_is_a_failure():
