@@ -342,8 +342,7 @@ static int check_torch_options(const struct rfs_view *view, struct rfs_error *er
     const struct rfs_option *unused =
         rfs_options_first(options, RFS_OPTION_OF_PARTS, RFS_OPTION_OF_RANKS);
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->source);
-    const bool has_dicts =
-        rfs_formats[rfs_catalog_format(view->source)].keyed || (chunked && chunked->format->keyed);
+    const bool has_dicts = !chunked || chunked->format->keyed;
 
     if (unused)
         return rfs_fail_usage(err, "the folder that dist_ckpt.save wrote",
@@ -352,7 +351,7 @@ static int check_torch_options(const struct rfs_view *view, struct rfs_error *er
                               unused->name);
     if (options->entry && !has_dicts)
         return rfs_fail_usage(err, "leave entry out",
-                              "option entry says where in a .pt file the tensors are, and the "
+                              "option entry says where in a state dict the tensors are, and the "
                               "source has none");
     if (options->zip_crc && options->format != RFS_FORMAT_TORCH)
         return rfs_fail_usage(err, "-o format=pt", "option zip_crc is for .pt files");

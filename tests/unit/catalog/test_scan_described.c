@@ -417,7 +417,7 @@ static void test_roots(void **state)
           "tt/step-200/__0_0.distcp"},
          "tt",
          "/tt/step-100"},
-        {{"acc/optimizer_0/.metadata", "acc/pytorch_model_fsdp_0/.metadata", "acc/scheduler.bin"},
+        {{"acc/optimizer_0/.metadata", "acc/pytorch_model_fsdp_0/.metadata"},
          "acc",
          "/acc/pytorch_model_fsdp_0"},
         {{"verl/global_step_20/actor/model_world_size_1_rank_0.pt",
@@ -437,6 +437,10 @@ static void test_roots(void **state)
         s->spec.path = tree_path(&s->tree, roots[i].root);
         REFUSED(s, -ENOENT, "the folder has no rank_N folder in it; try: ", roots[i].try);
     }
+    put(s, "acc/scheduler.bin");
+    s->spec.path = tree_path(&s->tree, "acc");
+    REFUSED(s, -EINVAL, "the folder has 'scheduler.bin', and checkpoints in folders below",
+            "/acc/pytorch_model_fsdp_0");
     put(s, "verl/global_step_20/data.pt");
     s->spec.path = tree_path(&s->tree, "verl/global_step_20");
     REFUSED(s, -EINVAL, "the folder has 'data.pt', and checkpoints in folders below",
