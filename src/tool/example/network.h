@@ -73,17 +73,27 @@ void rfs_net_cut_shard(const struct rfs_net_cut *cut, uint32_t ndim, uint32_t *s
 /*
  * The content of an example's tensors is a pure function of the seed, the parameter's name and the
  * element's place in the whole tensor, so that any slice can be computed by anybody, alone.
- * reshard(1) documents it; scripts/check-example computes it independently.
+ * scripts/check-example computes it independently.
  *
  *     mix(z)   = SplitMix64's finaliser: z ^= z >> 30, z *= 0xbf58476d1ce4e5b9, z ^= z >> 27,
  *                z *= 0x94d049bb133111eb, z ^= z >> 31, all modulo 2^64
  *     key      = mix(FNV-1a-64(name) ^ mix(seed))
  *     word(j)  = mix(key + (j + 1) * 0x9e3779b97f4a7c15), j = 0, 1, …
  *
- * The words, little-endian, one after the other, are a stream of bytes. Element i (row-major, of
- * the whole tensor) of s bytes is the stream's bytes [i * s, i * s + s) as a little-endian integer,
- * with AND and then OR of its dtype's masks: a floating-point number is then normal and below 1 in
- * magnitude, a Bool 0 or 1, an integer any value.
+ * FNV-1a-64 begins at 0xcbf29ce484222325 and multiplies by 0x100000001b3. The words, little-endian,
+ * one after the other, are a stream of bytes. Element i (row-major, of the whole tensor) of s bytes
+ * is the stream's bytes [i * s, i * s + s) as a little-endian integer, with these masks applied:
+ *
+ *     dtype       AND                 OR
+ *     Float16     0x9bff              0x2000
+ *     BFloat16    0x837f              0x3c00
+ *     Float32     0x837fffff          0x3c000000
+ *     Float64     0x806fffffffffffff  0x3f80000000000000
+ *     Bool        0x01                0x00
+ *     integers    all ones            0
+ *
+ * So a floating-point number is normal and below 1 in magnitude. The name of rng_state on source
+ * rank r counts as rng_state@r, in decimal.
  */
 uint64_t rfs_net_value_key(uint64_t seed, const char *name);
 
