@@ -53,7 +53,7 @@ struct rfs_builder {
     struct rfs_intern *quants;   /* keeps what is found of them */
     atomic_bool warned_no_crc;   /* the log has the line about files without a checksum, */
     atomic_bool warned_outside;  /* the line about names outside of the entry was logged */
-    atomic_bool warned_left_out; /* and the one about values that are left out */
+    atomic_bool warned_left_out; /* and the one about values that are left out, or none is */
 };
 
 /*

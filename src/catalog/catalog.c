@@ -538,6 +538,11 @@ struct rfs_chunks *rfs_catalog_chunks(const struct rfs_catalog *catalog)
     return catalog->chunks;
 }
 
+void rfs_catalog_keep_values(struct rfs_catalog *catalog)
+{
+    atomic_store(&catalog->builder.warned_left_out, true);
+}
+
 enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog)
 {
     return catalog->builder.format;

@@ -113,6 +113,8 @@ int rfs_catalog_list_parts(struct rfs_catalog *from, const struct rfs_hfai *hfai
  * whole tensors, whose file is the metadata and whose entries have no place in it.
  */
 struct rfs_chunks *rfs_catalog_chunks(const struct rfs_catalog *catalog);
+/* Tells, before files are indexed, that values beside tensors are kept: they are not reported. */
+void rfs_catalog_keep_values(struct rfs_catalog *catalog);
 enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog);
 /* Returns the format of the files of ranks that are made of it by default. */
 enum rfs_format rfs_catalog_gives(const struct rfs_catalog *catalog);

@@ -155,6 +155,8 @@ static int encode_gguf(const struct rfs_format_content *content, struct rfs_imag
                                                       .n = content->n,
                                                       .path = content->path,
                                                       .config = content->options->hf_config,
+                                                      .like = content->like,
+                                                      .plain = content->options->dequantize,
                                                       .store = content->store},
                            out, err);
 }
@@ -220,6 +222,7 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                          .mapped = true,
                          .blocks = true,
                          .index = index_gguf,
+                         .values = rfs_gguf_values,
                          .encode = encode_gguf},
     [RFS_ROW_HYPER_PARALLEL] = {.folder = "hyper_parallel",
                                 .name = "hyper_parallel",

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "formats/beside.h"
 #include "formats/chunks/chunks.h"
 #include "formats/image.h"
 #include "formats/numbered.h"
@@ -85,7 +86,8 @@ struct rfs_format_content {
     const char *metadata; /* text that says whose file it is, "ms" or "pt"; safetensors only */
     const char *divide;   /* option that makes more and smaller files, for a message; or NULL */
     const struct rfs_options *options;
-    struct rfs_store *store; /* reads the files that options name; or NULL */
+    const struct rfs_bytes_source *like; /* a file of the format whose values it has; or NULL */
+    struct rfs_store *store;             /* reads the files that options name; or NULL */
     /* Adds values that are not tensors to a document, for files that can hold them. 0 or -errno. */
     int (*add)(void *ctx, struct rfs_document *document, struct rfs_error *err);
     void *ctx;
@@ -120,6 +122,7 @@ struct rfs_format_row {
     bool blocks;   /* numbers may be in blocks with their scales: rfs_dtype_is_block */
     rfs_format_index_fn *index;
     rfs_format_list_fn *list;     /* NULL: INDEX finds all tensors */
+    rfs_format_values_fn *values; /* NULL: values beside tensors have no names, and are not kept */
     rfs_format_verify_fn *verify; /* NULL: its files have no checksums */
     rfs_format_encode_fn *encode; /* NULL: it is only read */
 

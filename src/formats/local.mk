@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The files that the formats share; each format has a folder.
 librfs_la_SOURCES += \
+	src/formats/beside.h \
 	src/formats/dtype.c \
 	src/formats/dtype.h \
 	src/formats/formats.c \

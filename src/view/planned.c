@@ -243,6 +243,28 @@ static int add_objects(void *ctx, struct rfs_document *document, struct rfs_erro
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+/* Returns the first file of the lowest rank that has one. */
+static uint32_t first_file(const struct rfs_catalog *source)
+{
+    uint32_t rank = 0;
+
+    while (rank + 1 < rfs_catalog_ranks(source) && !rfs_catalog_has(source, rank))
+        rank++;
+    return rfs_catalog_file(source, rank);
+}
+
+/*
+ * Says whether files keep the values beside the tensors, by their names: those of the source are of
+ * the format, and what they say is so of the view.
+ */
+static bool keeps_values(const struct rfs_view *view)
+{
+    const enum rfs_format format = (enum rfs_format)view->options.format;
+
+    return rfs_formats[format].values && !rfs_catalog_chunks(view->source) &&
+           rfs_catalog_format(view->source) == format && !view->rules && !view->options.hf_config;
+}
+
 static int encode(struct rfs_view *view, const struct rfs_view_listing *listing,
                   struct rfs_format_content *content, struct rfs_image **out, struct rfs_error *err)
 {
@@ -251,7 +273,18 @@ static int encode(struct rfs_view *view, const struct rfs_view_listing *listing,
 
     more.add = add_objects;
     more.ctx = &adding;
-    return listing->row->encode(&more, out, err);
+    if (!keeps_values(view))
+        return listing->row->encode(&more, out, err);
+    struct rfs_files *files = rfs_catalog_files(view->source);
+    const uint32_t file = first_file(view->source);
+    struct rfs_reading reading;
+    int rc = rfs_reading_begin(files, file, &reading);
+    if (rc)
+        return rfs_files_fail(err, rfs_files_path(files, file), rc);
+    more.like = RFS_READING_SOURCE(&reading, rfs_files_path(files, file));
+    rc = listing->row->encode(&more, out, err);
+    const int end = rfs_reading_end(&reading);
+    return rc || end == 0 ? rc : rfs_files_fail(err, rfs_files_path(files, file), end);
 }
 
 static int list(struct rfs_view *view, size_t file, struct rfs_view_listing *out,
@@ -315,7 +348,7 @@ static int show_one(struct rfs_view *view, struct rfs_error *err)
     return 0;
 }
 
-static const struct rfs_view_kind kind_one = {.open = show_one, .list = list};
+static const struct rfs_view_kind kind_one = {.open = show_one, .list = list, .encode = encode};
 
 const struct rfs_view_kind *rfs_kind_of(const struct rfs_view *view)
 {
@@ -409,6 +442,8 @@ int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err)
     if (rc)
         return rc;
     rfs_planner_scale(view->planner, &view->scale);
+    if (keeps_values(view))
+        rfs_catalog_keep_values(view->source);
     log_unshown(view);
     return 0;
 }

@@ -100,6 +100,13 @@ static void check_encoded(const struct rfs_index *index, struct rfs_tables *tabl
     rfs_image_free(image);
 }
 
+static bool count_value(void *ctx, const struct rfs_format_value *value)
+{
+    REQUIRE(value->name && value->type);
+    ++*(size_t *)ctx;
+    return true;
+}
+
 void fuzz_one(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {data, size};
@@ -112,6 +119,11 @@ void fuzz_one(const uint8_t *data, size_t size)
     const int rc = rfs_gguf_walk(RFS_BYTES_SOURCE(fuzz_read, &input, size, "f.gguf"), &tables,
                                  &index, &values, &err);
     REQUIRE(require_result(rc, &err) == (index != NULL));
+    size_t listed = 0;
+    struct rfs_error why = {0};
+    const int values_rc = rfs_gguf_values(RFS_BYTES_SOURCE(fuzz_read, &input, size, "f.gguf"),
+                                          count_value, &listed, &why);
+    REQUIRE(!index || (values_rc == 0 && listed == values));
     if (index) {
         REQUIRE(index->file_bytes == size);
         check_index(index, &tables);

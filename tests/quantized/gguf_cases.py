@@ -4,6 +4,7 @@
 A random case is Random(f"{seed}/{number}") and nothing else.
 """
 import itertools
+import json
 import os
 import warnings
 
@@ -46,6 +47,16 @@ def stored(path):
     return {t.name: (t.tensor_type, [int(n) for n in t.shape], t.data.tobytes()) for t in gguf.GGUFReader(path).tensors}
 
 
+def values_of(path):
+    """key -> value of a file by gguf."""
+    return {k: f.contents() for k, f in gguf.GGUFReader(path).fields.items() if not k.startswith("GGUF.")}
+
+
+def kept(path):
+    """Those that are copied: all but how the file is laid out."""
+    return {k: v for k, v in values_of(path).items() if k != "general.alignment" and not k.startswith("split.")}
+
+
 def untouched(case):
     """format=gguf and view=gguf without dequantize: the same blocks."""
     target, whole_file = case.new("blocks"), case.new("one")
@@ -53,6 +64,8 @@ def untouched(case):
     if problem:
         return problem
     want = {name: tensor for path in case.model.paths for name, tensor in stored(path).items()}
+    if kept(os.path.join(target, "rank_0", "checkpoint_0.gguf")) != kept(case.model.paths[0]):
+        return "the values that describe the model are others"
     got = stored(os.path.join(target, "rank_0", "checkpoint_0.gguf"))
     if got != stored(os.path.join(whole_file, "model.gguf")):
         return "view=gguf shows another file"
@@ -86,10 +99,22 @@ def refused(case):
 
 
 def info(case):
-    """reshard info lists each tensor."""
+    """reshard info lists each tensor, and each value that describes the model."""
     said = compared.run("info", case.source)
     lacks = [n for n in case.model.tensors if n not in said.stdout]
-    return f"info exits with {said.returncode} and lacks {lacks}: {said.stdout}" if said.returncode or lacks else None
+    if said.returncode or lacks:
+        return f"info exits with {said.returncode} and lacks {lacks}: {said.stdout}"
+    listed = {v["name"]: v for v in json.loads(compared.run("info", "--json", case.source).stdout)["values"]}
+    want = values_of(case.model.paths[0])
+    if list(listed) != list(want):
+        return f"info --json has the values {list(listed)} instead of {list(want)}"
+    return next((f"{k} is {listed[k]} instead of {v!r:.99}" for k, v in want.items() if not same_value(listed[k], v)), None)
+
+
+def same_value(have, want):
+    if isinstance(want, list):
+        return have["elements"] == len(want)
+    return have["value"] == want or (isinstance(want, str) and len(want) > 2000 and want.startswith(have["value"]))
 
 
 WAYS = [dtype, dtype, untouched, written, refused, info, shown.ranks, shown.ranks, shown.strategy, shown.one_file, shown.unified,

@@ -25,10 +25,15 @@
 #include "base/text.h"
 #include "base/vec.h"
 
+#include <math.h>
+
 #define MAGIC "GGUF"
-#define WINDOW 16384              /* bytes that are read at once */
-#define NAME_MOST 4096            /* bytes of the longest name; llama.cpp takes 63 */
-#define KEY_MOST 65535            /* bytes of the longest key, as in llama.cpp */
+#define WINDOW 16384   /* bytes that are read at once */
+#define NAME_MOST 4096 /* bytes of the longest name; llama.cpp takes 63 */
+#define KEY_MOST 65535 /* bytes of the longest key, as in llama.cpp */
+#define KEY_KNOWN 40   /* bytes that are enough for the keys that have a meaning here */
+#define KEY_SHOWN 1024 /* bytes of a key and of a text that are listed */
+#define TEXT_SHOWN 4096
 #define ARRAYS_MOST 8             /* in each other */
 #define HEADERS_MOST (1ULL << 28) /* bytes; a hole in a sparse file is not read as a whole */
 #define VALUE_LEAST 13            /* bytes of a value with an empty key */
@@ -86,6 +91,13 @@ static const unsigned char value_bytes[RFS_GGUF_VALUES] = {
     [RFS_GGUF_UINT8] = 1,  [RFS_GGUF_INT8] = 1,  [RFS_GGUF_UINT16] = 2,  [RFS_GGUF_INT16] = 2,
     [RFS_GGUF_UINT32] = 4, [RFS_GGUF_INT32] = 4, [RFS_GGUF_FLOAT32] = 4, [RFS_GGUF_BOOL] = 1,
     [RFS_GGUF_UINT64] = 8, [RFS_GGUF_INT64] = 8, [RFS_GGUF_FLOAT64] = 8};
+
+static const char *const value_names[RFS_GGUF_VALUES] = {
+    [RFS_GGUF_UINT8] = "uint8",     [RFS_GGUF_INT8] = "int8",     [RFS_GGUF_UINT16] = "uint16",
+    [RFS_GGUF_INT16] = "int16",     [RFS_GGUF_UINT32] = "uint32", [RFS_GGUF_INT32] = "int32",
+    [RFS_GGUF_FLOAT32] = "float32", [RFS_GGUF_BOOL] = "bool",     [RFS_GGUF_STRING] = "string",
+    [RFS_GGUF_ARRAY] = "array",     [RFS_GGUF_UINT64] = "uint64", [RFS_GGUF_INT64] = "int64",
+    [RFS_GGUF_FLOAT64] = "float64"};
 
 int rfs_gguf_type(enum rfs_dtype dtype)
 {
@@ -248,32 +260,43 @@ static int read_split(struct walk *walk, uint64_t type)
     return rc;
 }
 
+/* Reads a key of *N bytes, of which OUT gets the first CAP - 1, and the type of its value. */
+static int read_key(struct walk *walk, char *out, size_t cap, uint64_t *n, uint64_t *type)
+{
+    const unsigned char *key;
+    int rc = take_number(walk, 8, n);
+
+    if (rc == 0 && *n > KEY_MOST)
+        return FAIL(walk, -EINVAL, REMEDY_COPY, "the key of a value has %llu bytes",
+                    (unsigned long long)*n);
+    const size_t shown = (size_t)rfs_min_u64(*n, cap - 1);
+    rc = rc ?: take(walk, shown, &key);
+    if (rc == 0)
+        memcpy(out, key, shown);
+    out[rc == 0 ? shown : 0] = '\0';
+    return rc ?: skip(walk, *n - shown) ?: take_number(walk, 4, type);
+}
+
+/* Returns whether a key of N bytes is WANTED, or begins so if that ends in a dot. */
+static bool key_is(const char *key, uint64_t n, const char *wanted)
+{
+    const size_t length = strlen(wanted);
+
+    return (n == length || (n > length && wanted[length - 1] == '.')) &&
+           memcmp(key, wanted, length) == 0;
+}
+
 static int read_value(struct walk *walk)
 {
-    static const char alignment[] = "general.alignment";
-    static const char split[] = "split.count";
-    const unsigned char *key;
+    char key[KEY_KNOWN];
     uint64_t n;
     uint64_t type;
-    int rc = take_number(walk, 8, &n);
-    bool is_alignment = false;
-    bool is_split = false;
+    const int rc = read_key(walk, key, sizeof key, &n, &type);
 
-    if (rc == 0 && n > KEY_MOST)
-        return FAIL(walk, -EINVAL, REMEDY_COPY, "the key of a value has %llu bytes",
-                    (unsigned long long)n);
-    if (rc == 0 && (n == sizeof alignment - 1 || n == sizeof split - 1)) {
-        rc = take(walk, (size_t)n, &key);
-        is_alignment = rc == 0 && n == sizeof alignment - 1 && memcmp(key, alignment, n) == 0;
-        is_split = rc == 0 && n == sizeof split - 1 && memcmp(key, split, n) == 0;
-    } else if (rc == 0) {
-        rc = skip(walk, n);
-    }
-    rc = rc ?: take_number(walk, 4, &type);
-    return rc             ? rc
-           : is_alignment ? read_alignment(walk, type)
-           : is_split     ? read_split(walk, type)
-                          : skip_value(walk, type, 0);
+    return rc                                    ? rc
+           : key_is(key, n, "general.alignment") ? read_alignment(walk, type)
+           : key_is(key, n, "split.count")       ? read_split(walk, type)
+                                                 : skip_value(walk, type, 0);
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -504,5 +527,161 @@ int rfs_gguf_walk(const struct rfs_bytes_source *from, struct rfs_tables *tables
                        ? rfs_fail(err, -EFBIG, RFS_IN(from->file), NULL, "the file is too large")
                        : read_file(walk, out, values);
     free(walk->entries.data);
+    return rc;
+}
+
+/* ---- values for others ----------------------------------------------------------------------- */
+
+/* Begins to read the values of a file. *out is malloc'ed and the caller's, also when it fails. */
+static int begin_values(const struct rfs_bytes_source *from, struct walk **out, uint64_t *values,
+                        struct rfs_error *err)
+{
+    uint64_t tensors;
+
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return rfs_fail_memory_of(err, from->file);
+    (*out)->from = from;
+    (*out)->err = err;
+    return read_begin(*out, &tensors, values);
+}
+
+/* Writes a number as JSON has it, or as a text: NaN and infinite ones. */
+static void print_number(uint64_t type, uint64_t bits, char out[32], bool *is_text)
+{
+    const unsigned unused = 64 - 8U * value_bytes[type]; /* bits above those of the number */
+    const bool narrow = type == RFS_GGUF_FLOAT32;
+    const uint32_t low = (uint32_t)bits;
+    double number = 0;
+    float single;
+
+    memcpy(&single, &low, sizeof single);
+    memcpy(&number, &bits, sizeof number);
+    if (narrow)
+        number = (double)single;
+    *is_text = false;
+    switch ((enum rfs_gguf_value)type) {
+    case RFS_GGUF_BOOL:
+        snprintf(out, 32, "%s", bits ? "true" : "false");
+        break;
+    case RFS_GGUF_FLOAT32:
+    case RFS_GGUF_FLOAT64:
+        snprintf(out, 32, narrow ? "%.9g" : "%.17g", number);
+        *is_text = !isfinite(number);
+        break;
+    case RFS_GGUF_INT8:
+    case RFS_GGUF_INT16:
+    case RFS_GGUF_INT32:
+    case RFS_GGUF_INT64:
+        snprintf(out, 32, "%" PRId64, (int64_t)(bits << unused) >> unused);
+        break;
+    default:
+        snprintf(out, 32, "%" PRIu64, bits);
+    }
+}
+
+/* Returns how many of the first bytes of a text of N bytes are characters of UTF-8 as a whole. */
+static size_t whole_characters(const unsigned char *text, size_t first, uint64_t n)
+{
+    size_t end = first;
+
+    while (first < n && end > 0 && (text[end - 1] & 0xc0) == 0x80)
+        end--;
+    return first < n && end > 0 && text[end - 1] >= 0x80 ? end - 1 : end;
+}
+
+/* Gives the value of a type behind its key: what it holds, in TEXT, and its size. */
+static int list_value(struct walk *walk, uint64_t type, char text[TEXT_SHOWN + 1],
+                      struct rfs_format_value *value)
+{
+    const unsigned char *bytes;
+    const uint64_t at = walk->at;
+    uint64_t bits;
+    int rc;
+
+    if (type >= RFS_GGUF_VALUES)
+        return fail_value(walk, type);
+    if (type == RFS_GGUF_ARRAY) {
+        rc = take_number(walk, 4, &type) ?: take_number(walk, 8, &value->n);
+        walk->at = at;
+        rc = rc ?: skip_array(walk, 0);
+        value->type = value_names[rc == 0 ? type : 0];
+        return rc;
+    }
+    value->type = value_names[type];
+    value->text = text;
+    if (type != RFS_GGUF_STRING) {
+        rc = take_number(walk, value_bytes[type], &bits);
+        if (rc == 0)
+            print_number(type, bits, text, &value->is_text);
+        return rc;
+    }
+    value->is_text = true;
+    rc = take_number(walk, 8, &value->n);
+    const size_t shown = (size_t)rfs_min_u64(value->n, TEXT_SHOWN);
+    rc = rc ?: take(walk, shown, &bytes);
+    const size_t kept = rc == 0 ? whole_characters(bytes, shown, value->n) : 0;
+    if (kept > 0)
+        memcpy(text, bytes, kept);
+    text[kept] = '\0';
+    return rc ?: skip(walk, value->n - shown);
+}
+
+int rfs_gguf_values(const struct rfs_bytes_source *from, rfs_format_value_fn *each, void *ctx,
+                    struct rfs_error *err)
+{
+    RFS_FREE struct walk *walk = NULL;
+    char key[KEY_SHOWN + 1];
+    char text[TEXT_SHOWN + 1];
+    uint64_t values;
+    uint64_t n;
+    uint64_t type;
+    int rc = begin_values(from, &walk, &values, err);
+
+    for (uint64_t i = 0; rc == 0 && i < values; i++) {
+        struct rfs_format_value value = {.name = key};
+        rc = read_key(walk, key, sizeof key, &n, &type) ?: list_value(walk, type, text, &value);
+        if (rc == 0 && !each(ctx, &value))
+            rc = fail_memory(walk);
+    }
+    return rc;
+}
+
+/* Appends bytes [BEGIN, walk->at) of the file. */
+static int copy_bytes(struct walk *walk, uint64_t begin, struct rfs_bytes *out)
+{
+    const uint64_t end = walk->at;
+    const unsigned char *bytes;
+    int rc = 0;
+
+    for (walk->at = begin; rc == 0 && walk->at < end;) {
+        const size_t n = (size_t)rfs_min_u64(end - walk->at, WINDOW);
+        rc = take(walk, n, &bytes);
+        if (rc == 0)
+            rfs_bytes_put(out, bytes, n);
+    }
+    return rc == 0 && out->failed ? fail_memory(walk) : rc;
+}
+
+int rfs_gguf_copy_values(const struct rfs_bytes_source *from, bool plain, struct rfs_bytes *out,
+                         uint64_t *n, struct rfs_error *err)
+{
+    RFS_FREE struct walk *walk = NULL;
+    char key[KEY_KNOWN];
+    uint64_t values;
+    uint64_t length;
+    uint64_t type;
+    int rc = begin_values(from, &walk, &values, err);
+
+    for (uint64_t i = 0; rc == 0 && i < values; i++) {
+        const uint64_t begin = walk->at;
+        rc = read_key(walk, key, sizeof key, &length, &type) ?: skip_value(walk, type, 0);
+        if (rc == 0 && (key_is(key, length, "general.alignment") || key_is(key, length, "split.") ||
+                        (plain && (key_is(key, length, "general.file_type") ||
+                                   key_is(key, length, "general.quantization_version")))))
+            continue;
+        rc = rc ?: copy_bytes(walk, begin, out);
+        *n += rc == 0;
+    }
     return rc;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads and writes GGUF files of llama.cpp, which gguf.c draws. The index of one is built from its
- * headers: tensors are not read, and what describes the model is passed over.
+ * headers: tensors are not read, and what describes the model is listed and copied apart.
  */
 #pragma once
 
 #include "base/error.h"
+#include "formats/beside.h"
 #include "formats/image.h"
 #include "formats/index.h"
 #include "formats/walker.h"
@@ -43,12 +44,26 @@ enum rfs_gguf_value {
 int rfs_gguf_walk(const struct rfs_bytes_source *from, struct rfs_tables *tables,
                   struct rfs_index **out, size_t *values, struct rfs_error *err);
 
+/* Calls EACH for the values of a file (rfs_format_values_fn). Takes 25 KiB for the time of it. */
+int rfs_gguf_values(const struct rfs_bytes_source *from, rfs_format_value_fn *each, void *ctx,
+                    struct rfs_error *err);
+/*
+ * Appends the values of a file as they are there, and adds their number to *N: but those of the
+ * alignment and of the parts of a split file, and if tensors become PLAIN, of how they are
+ * quantized. 0, or -errno with *err filled.
+ */
+int rfs_gguf_copy_values(const struct rfs_bytes_source *from, bool plain, struct rfs_bytes *out,
+                         uint64_t *n, struct rfs_error *err);
+
 /* The contents of a file. All is borrowed for the call. */
 struct rfs_gguf_content {
     const struct rfs_image_tensor *tensors; /* [n], in the order of the file */
     size_t n;
     const char *path;   /* path of the source, for messages */
-    const char *config; /* path of the model's config.json; NULL: the file says nothing of it */
+    const char *config; /* path of the model's config.json, or NULL */
+    /* A file whose values are copied; both NULL: the file says nothing of the model. */
+    const struct rfs_bytes_source *like;
+    bool plain;              /* they are of quantized tensors, and these are not */
     struct rfs_store *store; /* reads the config if it is a URL; or NULL */
 };
 /*

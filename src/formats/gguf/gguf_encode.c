@@ -3,8 +3,8 @@
  * The regions of a GGUF file, which gguf.c draws, in version 3 and with alignment 32, as
  * gguf.GGUFWriter of llama.cpp writes it: padding stands behind each tensor, the last one, too.
  *
- * The values are those by which llama.cpp and transformers know the model, from its config.json;
- * there are none without a config. A tokenizer is not among them.
+ * The values are those of a GGUF file, or those by which llama.cpp and transformers know the model,
+ * from its config.json, without a tokenizer. There are none with neither.
  */
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -252,7 +252,10 @@ int rfs_gguf_encode(const struct rfs_gguf_content *content, struct rfs_image **o
     RFS_CLEANUP(free_values) struct values values = {.config = content->config, .err = err};
     struct rfs_bytes *head = &builder.literals;
     uint64_t at = 0;
-    int rc = content->config ? put_values(&values, content->store) : 0;
+    int rc = content->config ? put_values(&values, content->store)
+             : content->like ? rfs_gguf_copy_values(content->like, content->plain, &values.bytes,
+                                                    &values.n, err)
+                             : 0;
 
     *out = NULL;
     for (size_t i = 0; rc == 0 && i < content->n; i++)

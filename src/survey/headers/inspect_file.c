@@ -288,6 +288,7 @@ struct description {
     const char *path;
     const struct rfs_format_row *row; /* NULL: it is encrypted */
     rfs_index_each_fn *each;
+    rfs_format_value_fn *value;
     void *ctx;
     struct rfs_tables tables;
     struct rfs_inspect_file *out;
@@ -324,6 +325,8 @@ static int read_headers(struct description *work, struct rfs_reading *reading)
     work->out->others = file.left_out;
     if (rc == 0 && index)
         rc = take_index(work, index);
+    if (rc == 0 && work->row->values)
+        rc = work->row->values(file.from, work->value, work->ctx, work->err);
     rfs_index_free(index);
     return rc;
 }
@@ -375,13 +378,15 @@ static int read_file(struct description *work, struct rfs_files *files)
 }
 
 int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
-                     const struct rfs_format_row *row, rfs_index_each_fn *each, void *ctx,
-                     struct rfs_inspect_file *out, struct rfs_error *err)
+                     const struct rfs_format_row *row, rfs_index_each_fn *each,
+                     rfs_format_value_fn *value, void *ctx, struct rfs_inspect_file *out,
+                     struct rfs_error *err)
 {
     struct description work = {.source = source,
                                .path = path,
                                .row = row,
                                .each = each,
+                               .value = value,
                                .ctx = ctx,
                                .tables = {rfs_intern_new(), rfs_intern_new()},
                                .out = out,

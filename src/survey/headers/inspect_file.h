@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/path.h"
 #include "base/store.h"
+#include "formats/beside.h"
 #include "formats/index.h"
 #include "survey/headers/rank_headers.h"
 
@@ -58,11 +59,13 @@ struct rfs_inspect_file {
 };
 /*
  * Reads the headers of a file of tensors of the format ROW, or with NULL an encrypted one, by the
- * options of SOURCE, and calls EACH for its tensors. 0, or -errno with *err filled.
+ * options of SOURCE. Calls EACH for its tensors, and VALUE for what has a name beside them. 0, or
+ * -errno with *err filled.
  */
 int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
-                     const struct rfs_format_row *row, rfs_index_each_fn *each, void *ctx,
-                     struct rfs_inspect_file *out, struct rfs_error *err);
+                     const struct rfs_format_row *row, rfs_index_each_fn *each,
+                     rfs_format_value_fn *value, void *ctx, struct rfs_inspect_file *out,
+                     struct rfs_error *err);
 /* Reads group info: the ranks with equal checkpoints, owned by the caller. 0 or -errno. */
 int rfs_inspect_group(struct rfs_store *store, const char *path, uint32_t **ranks, size_t *n,
                       struct rfs_error *err);

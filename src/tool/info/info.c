@@ -168,6 +168,8 @@ static int tell_export(struct rfs_store *store, struct rfs_info_report *report, 
 
 /* ---- checkpoint files ------------------------------------------------------------------------ */
 
+#define LINE_MOST 80 /* bytes of a name or a text that are shown */
+
 static const struct rfs_column encrypted_columns[] = {
     {"mode", RFS_CELL_TEXT},
     {"blocks", RFS_CELL_NUMBER},
@@ -187,6 +189,60 @@ static void report_encrypted(const struct rfs_inspect_file *file, struct rfs_inf
             "-o key_file=FILE\n",
             file->mode, file->blocks, file->blocks == 1 ? "" : "s");
     rfs_json_put_text(&report->json, "mode", file->mode);
+}
+
+/* Adds a copy of a value to a listing, CTX. False when out of memory. */
+static bool add_value(void *ctx, const struct rfs_format_value *value)
+{
+    struct rfs_info_listing *listing = ctx;
+    struct rfs_format_value copy = *value;
+
+    copy.name = rfs_arena_text(&listing->rows.arena, value->name, strlen(value->name));
+    if (value->text)
+        copy.text = rfs_arena_text(&listing->rows.arena, value->text, strlen(value->text));
+    return copy.name && (copy.text || !value->text) && RFS_PUSH(&listing->values, copy);
+}
+
+static void say_value(const struct rfs_format_value *value, FILE *say)
+{
+    char text[LINE_MOST];
+
+    rfs_text_printable(text, sizeof text, value->name);
+    fprintf(say, "  %s: ", text);
+    if (!value->text) {
+        fprintf(say, "%" PRIu64 " of type %s\n", value->n, value->type);
+        return;
+    }
+    rfs_text_printable(text, sizeof text, value->text);
+    const bool all = !value->is_text || (value->n < LINE_MOST && strlen(text) + 4 < LINE_MOST);
+    fprintf(say, "%s%s\n", text, all ? "" : "…");
+}
+
+static void put_value(const struct rfs_format_value *value, struct rfs_json_write *json)
+{
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(json, "name", value->name);
+    rfs_json_put_text(json, "type", value->type);
+    if (!value->text)
+        rfs_json_put_u64(json, "elements", value->n);
+    else if (value->is_text)
+        rfs_json_put_text(json, "value", value->text);
+    else
+        rfs_json_print(json, "value", "%s", value->text);
+    rfs_json_end(json);
+}
+
+/* Reports the values that have names. */
+static void report_values(const struct rfs_info_listing *listing, struct rfs_info_report *report)
+{
+    if (listing->values.n == 0)
+        return;
+    rfs_json_array(&report->json, "values", RFS_JSON_TIGHT);
+    for (size_t i = 0; i < listing->values.n; i++) {
+        say_value(&listing->values.data[i], report->say);
+        put_value(&listing->values.data[i], &report->json);
+    }
+    rfs_json_end(&report->json);
 }
 
 static void report_file(const struct rfs_info_args *args, const struct rfs_inspect_file *file,
@@ -221,14 +277,17 @@ static int add_checkpoint(struct rfs_info_args *args, const char *path,
 {
     struct rfs_info_listing listing = {.filter = &args->filter};
     struct rfs_inspect_file file;
-    const int rc =
-        rfs_inspect_file(&args->source, path, row, rfs_info_listing_add, &listing, &file, err);
+    const int rc = rfs_inspect_file(&args->source, path, row, rfs_info_listing_add, add_value,
+                                    &listing, &file, err);
 
     rfs_info_rows_order(&listing.rows, &args->filter);
     if (rc == 0 && file.mode)
         report_encrypted(&file, report);
     else if (rc == 0)
         report_file(args, &file, &listing.rows, report);
+    if (rc == 0)
+        report_values(&listing, report);
+    free(listing.values.data);
     rfs_info_rows_free(&listing.rows);
     return rc;
 }

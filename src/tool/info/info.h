@@ -59,6 +59,7 @@ bool rfs_info_rows_add(struct rfs_info_rows *rows, const struct rfs_info_filter 
 struct rfs_info_listing {
     const struct rfs_info_filter *filter;
     struct rfs_info_rows rows;
+    RFS_VEC(struct rfs_format_value) values; /* owned; their texts are in the rows' arena */
 };
 /*
  * Adds a parameter to a listing, CTX; name and type are copied if the filter lets it pass. False

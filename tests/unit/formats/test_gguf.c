@@ -91,12 +91,44 @@ static int read_file(void *ctx, void *buf, size_t n, uint64_t offset)
     return 0;
 }
 
+static bool count(void *ctx, const struct rfs_format_value *value)
+{
+    assert_true(value->type && strlen(value->name) <= 1024);
+    assert_true(!value->text || strlen(value->text) <= 4096);
+    ++*(size_t *)ctx;
+    return true;
+}
+
+/* Lists and copies the values: without a failure where the file is read. */
+static void take_values(const struct walked *w, struct rfs_bytes *copy, uint64_t *copied)
+{
+    const struct bytes *file = &w->file;
+    struct rfs_error err[2] = {{0}, {0}};
+    size_t n = 0;
+    const int rc =
+        rfs_gguf_values(RFS_BYTES_SOURCE(read_file, (void *)(uintptr_t)file, file->n, "m.gguf"),
+                        count, &n, &err[0]);
+
+    *copied = 0;
+    assert_int_equal(rc, err[0].code);
+    assert_int_equal(rfs_gguf_copy_values(
+                         RFS_BYTES_SOURCE(read_file, (void *)(uintptr_t)file, file->n, "m.gguf"),
+                         false, copy, copied, &err[1]),
+                     rc);
+    assert_true(w->rc != 0 || (rc == 0 && n == w->values));
+}
+
 static void walk(struct walked *w)
 {
+    struct rfs_bytes copy = {0};
+    uint64_t copied;
+
     w->tables = (struct rfs_tables){rfs_intern_new(), rfs_intern_new()};
     w->rc = rfs_gguf_walk(RFS_BYTES_SOURCE(read_file, &w->file, w->file.n, "m.gguf"), &w->tables,
                           &w->index, &w->values, &w->err);
     assert_true((w->rc == 0) == (w->index != NULL) && w->rc == w->err.code);
+    take_values(w, &copy, &copied);
+    free(copy.data);
 }
 
 static void end(struct walked *w)
@@ -232,9 +264,79 @@ static void test_values(void **state)
         assert_int_equal(w.values, n + (rows[i].alignment > 0));
         assert_int_equal(entry_is(&w, 0, "a", data)->bytes, 5);
         assert_int_equal(entry_is(&w, 1, "b", data + second)->ndim, 0);
+        struct rfs_bytes copy = {0};
+        uint64_t copied;
+        take_values(&w, &copy, &copied);
+        assert_int_equal(copied, n); /* the alignment is of the file */
+        assert_int_equal(copy.n, values.n);
+        assert_memory_equal(copy.data, values.data, copy.n);
+        free(copy.data);
         end(&w);
     }
     bytes_free(&values);
+}
+
+struct listed {
+    const char *text; /* NULL: a list */
+    bool is_text;
+    uint64_t n;
+};
+
+static bool compare(void *ctx, const struct rfs_format_value *value)
+{
+    const struct listed **want = ctx;
+
+    assert_string_equal(value->name, "v");
+    assert_true((value->text != NULL) == ((*want)->text != NULL));
+    if (value->text)
+        assert_string_equal(value->text, (*want)->text);
+    assert_int_equal(value->is_text, (*want)->is_text);
+    assert_int_equal(value->n, (*want)->n);
+    ++*want;
+    return true;
+}
+
+static void test_listed(void **state)
+{
+    static const struct {
+        unsigned type, bytes;
+        uint64_t bits;
+        struct listed want;
+    } rows[] = {{RFS_GGUF_UINT8, 1, 255, {"255", false, 0}},
+                {RFS_GGUF_INT8, 1, 0xf9, {"-7", false, 0}},
+                {RFS_GGUF_INT16, 2, 0x8000, {"-32768", false, 0}},
+                {RFS_GGUF_INT32, 4, 7, {"7", false, 0}},
+                {RFS_GGUF_FLOAT32, 4, 0x3f000000, {"0.5", false, 0}},
+                {RFS_GGUF_FLOAT32, 4, 0x7f800000, {"inf", true, 0}},
+                {RFS_GGUF_BOOL, 1, 1, {"true", false, 0}},
+                {RFS_GGUF_UINT64, 8, UINT64_MAX, {"18446744073709551615", false, 0}},
+                {RFS_GGUF_INT64, 8, UINT64_MAX, {"-1", false, 0}},
+                {RFS_GGUF_FLOAT64, 8, UINT64_C(0xc000000000000000), {"-2", false, 0}}};
+    struct listed wants[ARRAY_SIZE(rows) + 2];
+    const struct listed *want = wants;
+    struct bytes file = {0};
+    struct rfs_error err = {0};
+
+    (void)state;
+    put_begin(&file, 3, 0, ARRAY_SIZE(rows) + 2);
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        put_key(&file, "v", rows[i].type);
+        put(&file, rows[i].bits, rows[i].bytes);
+        wants[i] = rows[i].want;
+    }
+    put_key(&file, "v", RFS_GGUF_STRING);
+    put_text(&file, "two words");
+    wants[ARRAY_SIZE(rows)] = (struct listed){"two words", true, 9};
+    put_key(&file, "v", RFS_GGUF_ARRAY);
+    put(&file, RFS_GGUF_UINT8, 4);
+    put(&file, 3, 8);
+    put(&file, 0, 3);
+    wants[ARRAY_SIZE(rows) + 1] = (struct listed){NULL, false, 3};
+    assert_int_equal(
+        rfs_gguf_values(RFS_BYTES_SOURCE(read_file, &file, file.n, "m.gguf"), compare, &want, &err),
+        0);
+    assert_ptr_equal(want, wants + ARRAY_SIZE(wants));
+    bytes_free(&file);
 }
 
 /* A part of a split file may have no tensors; another file must have some. */
@@ -565,7 +667,8 @@ static void test_written(void **state)
     put_tensor(&want, "d", (uint64_t[]){0}, 1, 24, 928);
     pad(&want, 32);
     assert_int_equal(
-        rfs_gguf_encode(&(struct rfs_gguf_content){tensors, 4, "src", NULL, NULL}, &image, &w.err),
+        rfs_gguf_encode(&(struct rfs_gguf_content){.tensors = tensors, .n = 4, .path = "src"},
+                        &image, &w.err),
         0);
     write_image(image, &w.file);
     assert_int_equal(w.file.n, want.n + 928);
@@ -595,9 +698,10 @@ static void test_not_written(void **state)
         const struct rfs_image_tensor tensor = tensor_of(i == 2 ? "\xff" : "w", &types[i], 0);
         struct rfs_image *image;
         struct rfs_error err = {0};
-        assert_int_equal(rfs_gguf_encode(&(struct rfs_gguf_content){&tensor, 1, "src", NULL, NULL},
-                                         &image, &err),
-                         -EINVAL);
+        assert_int_equal(
+            rfs_gguf_encode(&(struct rfs_gguf_content){.tensors = &tensor, .n = 1, .path = "src"},
+                            &image, &err),
+            -EINVAL);
         assert_null(image);
         assert_non_null(strstr(err.text, said[i]));
     }
@@ -613,7 +717,7 @@ static int encode_by(const char *config, struct bytes *out, struct rfs_error *er
     tree_write(root, "config.json", config, strlen(config));
     snprintf(path, sizeof path, "%s/config.json", root);
     const int rc =
-        rfs_gguf_encode(&(struct rfs_gguf_content){NULL, 0, "src", path, NULL}, &image, err);
+        rfs_gguf_encode(&(struct rfs_gguf_content){.path = "src", .config = path}, &image, err);
     if (rc == 0)
         write_image(image, out);
     rfs_image_free(image);
@@ -750,11 +854,11 @@ static void test_fixture(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types),       cmocka_unit_test(test_values),
-        cmocka_unit_test(test_no_tensors),  cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_beginnings),  cmocka_unit_test(test_written),
-        cmocka_unit_test(test_not_written), cmocka_unit_test(test_config),
-        cmocka_unit_test(test_fixture),
+        cmocka_unit_test(test_types),   cmocka_unit_test(test_values),
+        cmocka_unit_test(test_listed),  cmocka_unit_test(test_no_tensors),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_beginnings),
+        cmocka_unit_test(test_written), cmocka_unit_test(test_not_written),
+        cmocka_unit_test(test_config),  cmocka_unit_test(test_fixture),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
