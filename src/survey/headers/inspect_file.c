@@ -174,9 +174,18 @@ static int detect_file(struct rfs_store *store, const char *path, bool keyed,
         kind->what = detect_unmarked(store, path, head, n);
     if (kind->what == RFS_INSPECT_FILE)
         kind->row = &rfs_formats[format];
-    return kind->what == RFS_INSPECT_RULES && !begins_as_rules(head, n)
-               ? rfs_fail(err, -EINVAL, RFS_IN(path), REMEDY, "is a text without rules")
-               : 0;
+    return 0;
+}
+
+int rfs_inspect_check_rules(struct rfs_store *store, const char *path, struct rfs_error *err)
+{
+    RFS_FREE unsigned char *head = malloc(HEAD);
+    const ssize_t n = head ? read_head(store, path, head, err) : rfs_fail_memory(err);
+
+    return n < 0 ? (int)n
+           : begins_as_rules(head, (size_t)n)
+               ? 0
+               : rfs_fail(err, -EINVAL, RFS_IN(path), REMEDY, "is a text without rules");
 }
 
 /* Detects the kind of a rank's folder by the file that counts: a strategy can have its ending. */

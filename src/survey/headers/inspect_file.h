@@ -37,6 +37,8 @@ struct rfs_inspect_kind {
  */
 int rfs_inspect_detect(struct rfs_store *store, const char *path, bool keyed,
                        struct rfs_inspect_kind *kind, struct rfs_error *err);
+/* Refuses a text, taken for RFS_INSPECT_RULES, that does not begin as rules do. 0 or -errno. */
+int rfs_inspect_check_rules(struct rfs_store *store, const char *path, struct rfs_error *err);
 /* Says whether PATH is of that kind. Where it cannot be told it is not. */
 bool rfs_inspect_is(struct rfs_store *store, const char *path, enum rfs_inspect_what what);
 /* Says whether a name has the ending of a format of files. */

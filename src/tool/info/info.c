@@ -385,7 +385,8 @@ static int show_file(struct rfs_info_args *args, const char *path,
     case RFS_INSPECT_GROUP:
         return add_group(args->source.store, report, err);
     case RFS_INSPECT_RULES:
-        return add_rules(args->source.store, report, err);
+        return rfs_inspect_check_rules(args->source.store, path, err)
+                   ?: add_rules(args->source.store, report, err);
     default:
         return add_checkpoint(args, path, kind->row, report, err);
     }
