@@ -7,6 +7,7 @@
 #include "catalog/merge.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/crc.h"
+#include "formats/foreign.h"
 #include "formats/formats.h"
 
 struct rfs_built *rfs_built_new(uint32_t n_files)
@@ -195,6 +196,7 @@ static int build_file(const struct job *job, uint32_t file, struct rfs_index *pr
     if (rc == 0)
         told->left_out = read.left_out;
     told->outside = read.outside;
+    rc = rfs_foreign_explain(read.from, rc, err);
     if (rc >= 0)
         rc = verify(builder, &read, fresh ? fresh : prediction, told, err);
     if (rc == 0 && renames)

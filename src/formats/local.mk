@@ -4,6 +4,8 @@ librfs_la_SOURCES += \
 	src/formats/beside.h \
 	src/formats/dtype.c \
 	src/formats/dtype.h \
+	src/formats/foreign.c \
+	src/formats/foreign.h \
 	src/formats/formats.c \
 	src/formats/formats.h \
 	src/formats/image.c \

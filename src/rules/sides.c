@@ -297,7 +297,7 @@ static int fail_unused(struct compiling *c, uint32_t tensor)
 
     if (rfs_quant_is_part(name))
         return rfs_lex_fail(c->input->source, 0, name,
-                            "a conversion of the weights to bfloat16 first", c->err,
+                            "-o dequantize, which shows them as bfloat16", c->err,
                             "is taken by no rule of %s: the weights are quantized, and "
                             "without it they have other values",
                             rules);

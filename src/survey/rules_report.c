@@ -3,6 +3,7 @@
 
 #include "plan/by_rules.h"
 #include "reshard.h"
+#include "rules/hf_config.h"
 #include "rules/rules.h"
 #include "view/contents.h"
 
@@ -106,4 +107,28 @@ void rfs_inspect_made(reshard_view *set, size_t i, struct rfs_inspect_made *out)
         const bool again = k > 0 && link->source == link[-1].source && !link[-1].zeros;
         out->sources += !again && !link->zeros;
     }
+}
+
+int rfs_inspect_model(struct rfs_store *store, const char *path, struct rfs_inspect_model *out,
+                      struct rfs_error *err)
+{
+    struct rfs_hf_config *config = NULL;
+    struct rfs_hf_cuts cuts;
+    const int rc = rfs_hf_config_open(store, path, &config, err);
+
+    *out = (struct rfs_inspect_model){0};
+    if (rc)
+        return rc;
+    const struct rfs_hf_value *type = rfs_hf_config_find(config, "model_type");
+    const bool typed = type && type->kind == RFS_HF_TEXT;
+    out->quantized = rfs_hf_config_quantization(config, &cuts);
+    out->type = typed ? strdup(type->text) : NULL;
+    rfs_hf_config_free(config);
+    return typed && !out->type ? rfs_fail_memory(err) : 0;
+}
+
+void rfs_inspect_model_free(struct rfs_inspect_model *model)
+{
+    free(model->type);
+    *model = (struct rfs_inspect_model){0};
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/store.h"
 #include "formats/index.h"
 #include "reshard.h"
 
@@ -20,6 +21,16 @@ struct rfs_inspect_shipped {
 int rfs_inspect_shipped(int (*each)(void *ctx, const struct rfs_inspect_shipped *rules,
                                     struct rfs_error *err),
                         void *ctx, struct rfs_error *err);
+
+/* What the config.json of a model says. */
+struct rfs_inspect_model {
+    char *type; /* model_type; owned; NULL: none */
+    bool quantized;
+};
+/* Reads a config. 0, or -errno with *err filled; *out is empty then, else to be freed. */
+int rfs_inspect_model(struct rfs_store *store, const char *path, struct rfs_inspect_model *out,
+                      struct rfs_error *err);
+void rfs_inspect_model_free(struct rfs_inspect_model *model);
 
 /* A tensor that rules make; all is the view's. */
 struct rfs_inspect_made {

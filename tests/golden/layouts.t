@@ -100,7 +100,7 @@ a.weight  Float32  [6, 4]    0  2.875  1.438  0.8653    0    0      1
 
 # llama.cpp
 $ reshard suggest gguf
-# gguf: one whole checkpoint, gguf
+# gguf: one whole checkpoint, GGUF
 # fill in NEW, a path to write to
 # safetensors, as HuggingFace's programs keep them
 reshard export gguf NEW -o view=huggingface

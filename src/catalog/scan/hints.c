@@ -3,18 +3,17 @@
  * For messages: what a folder has that is not read. Files are listed, and none is opened but
  * metadata.json.
  *
- * Checkpoints that describe themselves, in folders below:
+ * Checkpoints in folders below, such as:
  *
+ *   Trainer      checkpoint-500/model.safetensors, checkpoint-1000/…
+ *   the hub      refs/main, which names snapshots/REVISION
+ *   diffusers    transformer/, vae/, text_encoder/
  *   torchtitan   checkpoint/step-1000/.metadata
  *   Accelerate   pytorch_model_fsdp_0/.metadata, optimizer_0/.metadata; checkpoint-500/… of Trainer
  *   verl         global_step_100/actor/model_world_size_8_rank_0.pt, global_step_100/critic/…
  *   NeMo         NAME-step=100-last/weights/.metadata
  *
- * Checkpoints of formats that are not read, by the names of their files, with a remedy for each:
- *
- *   Orbax (JAX)                        _CHECKPOINT_METADATA, manifest.ocdbt
- *   Megatron, format torch             iter_0000020/mp_rank_00/model_optim_rng.pt, mp_rank_00_001 …
- *   Megatron, format zarr              iter_0000020/{metadata.json, a folder for each tensor}
+ * Files of other formats: formats/foreign.h.
  */
 #include "base/cleanup.h"
 #include "base/glob.h"
@@ -22,37 +21,9 @@
 #include "base/text.h"
 #include "base/vec.h"
 #include "catalog/scan/internal.h"
+#include "formats/foreign.h"
 
 /* ---- folders below --------------------------------------------------------------------------- */
-
-static bool holds_ranks(struct rfs_store *store, const char *path)
-{
-    RFS_CLOSE_DIR struct rfs_dir dir = {0};
-    const struct dirent *entry;
-    const int failed = rfs_dir_open(store, path, &dir);
-
-    while (failed == 0 && (entry = rfs_dir_next(&dir)) != NULL)
-        if (rfs_scan_is_rank(entry->d_name))
-            return true;
-    return false;
-}
-
-char *rfs_scan_below(struct rfs_store *store, const char *path)
-{
-    RFS_CLOSE_DIR struct rfs_dir dir = {0};
-    const struct dirent *entry;
-    char *found = NULL;
-    const int failed = rfs_dir_open(store, path, &dir);
-
-    while (failed == 0 && (entry = rfs_dir_next(&dir)) != NULL) {
-        RFS_FREE char *folder = entry->d_name[0] == '.' ? NULL : rfs_path_join(path, entry->d_name);
-        if (!folder || (found && strcmp(found, folder) <= 0) || !holds_ranks(store, folder))
-            continue;
-        free(found);
-        found = RFS_STEAL(folder);
-    }
-    return found;
-}
 
 /*
  * Where the names of folders differ in the numbers alone, the last one counts. The search goes a
@@ -153,35 +124,28 @@ static bool list(struct rfs_store *store, const char *path, struct folders *out)
     return true;
 }
 
-static bool is_checkpoint(struct rfs_store *store, const char *path)
+/* Says whether a folder has files of tensors and no folders: each is a checkpoint by itself. */
+static bool is_of_files(struct rfs_store *store, const char *path)
 {
-    const struct rfs_source_spec spec = {
-        .path = path, .store = store, .options = &rfs_options_defaults};
-    struct rfs_scan scan = {0};
-    struct rfs_error unused;
-    const bool is = rfs_scan_described(&spec, NULL, &scan, &unused) == 0 && scan.n > 0;
+    RFS_CLEANUP(free_folders) struct folders folders = {.n = 0};
+    RFS_FREE char *file =
+        list(store, path, &folders) && folders.n == 0 ? rfs_scan_newest(store, path) : NULL;
 
-    rfs_scan_free(&scan);
-    return is;
+    return file != NULL;
 }
 
 struct search {
     struct rfs_store *store;
-    int64_t step;   /* the folder of this one counts, else the last */
-    unsigned left;  /* folders that may be listed */
-    char *text;     /* the checkpoints that were found; owned */
-    unsigned named; /* paths in text */
+    int64_t step;              /* the folder of this one counts, else the last */
+    unsigned left;             /* folders that may be listed */
+    bool files;                /* folders of files that are checkpoints each are looked for */
+    struct rfs_path_list *out; /* checkpoints that were found */
 };
 
+/* Adds a checkpoint. False: there are enough. */
 static bool add(struct search *search, const char *path)
 {
-    char *text = search->text ? rfs_text_printf("%s or %s", search->text, path) : strdup(path);
-
-    if (!text)
-        return false;
-    free(search->text);
-    search->text = text;
-    return ++search->named < NAMED_MOST;
+    return rfs_path_list_add(search->out, strdup(path)) && search->out->n < RFS_SCAN_INSIDE_MOST;
 }
 
 /* Names the checkpoints among folders: of each series the last. */
@@ -194,12 +158,33 @@ static void name_checkpoints(struct search *search, const struct folders *folder
         if (named && compare_series(named, path) == 0)
             continue;
         search->left--;
-        if (!is_checkpoint(search->store, path))
+        if (rfs_scan_is_rank(rfs_path_name(path)) ||
+            rfs_foreign_find(rfs_path_name(path), NULL, 0) ||
+            !(search->files ? is_of_files : rfs_scan_is_any)(search->store, path))
             continue;
         named = path;
         if (!add(search, path))
             return;
     }
+}
+
+/* Names the revision in a folder of the hub's cache that its reference names. */
+static bool name_revision(struct search *search, const char *path)
+{
+    RFS_FREE char *reference = rfs_store_is_url(path) ? NULL : rfs_path_join(path, "refs/main");
+    char name[65];
+    const ssize_t n =
+        reference ? rfs_store_head(search->store, reference, name, sizeof name - 1) : 0;
+
+    if (n <= 0)
+        return false;
+    name[n] = '\0';
+    name[strcspn(name, "\r\n/.")] = '\0';
+    RFS_FREE char *revision = rfs_text_printf("%s/snapshots/%s", path, name);
+    if (!*name || !revision || !rfs_scan_is_any(search->store, revision))
+        return false;
+    (void)add(search, revision);
+    return true;
 }
 
 static void look_into(struct search *search, const char *path, unsigned levels)
@@ -209,90 +194,70 @@ static void look_into(struct search *search, const char *path, unsigned levels)
     if (levels == 0 || search->left == 0 || !list(search->store, path, &folders))
         return;
     search->left--;
+    if (name_revision(search, path))
+        return;
     prefer(&folders, search->step);
     name_checkpoints(search, &folders);
-    for (size_t i = 0; i < folders.n && !search->text; i++)
+    if (search->out->n > 0)
+        return;
+    /* Of each series the last that has some. */
+    for (size_t i = 0, named = SIZE_MAX; i < folders.n; i++) {
+        const size_t before = search->out->n;
+        if (named != SIZE_MAX && compare_series(folders.data[named], folders.data[i]) == 0)
+            continue;
         look_into(search, folders.data[i], levels - 1);
+        named = search->out->n > before ? i : named;
+    }
 }
 
-char *rfs_scan_inside(struct rfs_store *store, const char *path, int64_t step)
+void rfs_scan_inside(struct rfs_store *store, const char *path, int64_t step,
+                     struct rfs_path_list *out)
 {
-    struct search search = {.store = store, .step = step, .left = LISTED_MOST};
+    struct search search = {.store = store, .step = step, .left = LISTED_MOST, .out = out};
 
     look_into(&search, path, LEVELS);
-    return search.text;
+    if (out->n > 0)
+        return;
+    search.files = true;
+    search.left = LISTED_MOST;
+    look_into(&search, path, LEVELS);
 }
 
-char *rfs_scan_elsewhere(const struct rfs_source_spec *spec)
+char *rfs_scan_named(struct rfs_store *store, const char *path, int64_t step)
 {
-    char *below = rfs_scan_below(spec->store, spec->path);
+    RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list found = {0};
+    char *text = NULL;
 
-    return below ? below : rfs_scan_inside(spec->store, spec->path, spec->options->step);
+    rfs_scan_inside(store, path, step, &found);
+    for (size_t i = 0; i < found.n && i < NAMED_MOST; i++) {
+        char *longer =
+            text ? rfs_text_printf("%s or %s", text, found.data[i]) : strdup(found.data[i]);
+        free(text);
+        text = longer;
+    }
+    return text;
 }
 
 /* ---- other formats --------------------------------------------------------------------------- */
 
-static const struct foreign {
-    const char *name; /* a pattern */
-    const char *what, *remedy;
-    const char *holds; /* a text in that file; NULL: any */
-} known[] = {
-    {.name = "_CHECKPOINT_METADATA", .what = "Orbax"},
-    {.name = "manifest.ocdbt",
-     .what = "Orbax",
-     .remedy = "Orbax to load it, and save_file of safetensors to save it"},
-    {.name = "mp_rank_[0-9][0-9]_*",
-     .what = "Megatron's format torch",
-     .remedy = "Megatron to load it and to save it with --ckpt-format torch_dist"},
-    {.name = "mp_rank_[0-9][0-9]*",
-     .what = "Megatron's format torch",
-     .remedy = "-o rank_dir=mp_rank_%d,file=model_optim_rng.pt,entry=model,src_rules=tpN,"
-               "hf_config=FILE, where N is the number of these folders; or Megatron to load it and "
-               "to save it with --ckpt-format torch_dist"},
-    {.name = "metadata.json",
-     .what = "Megatron's format zarr",
-     .remedy = "Megatron to load it and to save it with --ckpt-format torch_dist",
-     .holds = "\"zarr\""},
-};
-
-/* Consecutive rows of one format share the remedy of the last. */
-static int fail_foreign(const char *path, const struct foreign *row, const char *name,
-                        struct rfs_error *err)
+/* Finds what a file is by its NAME in FOLDER (NULL: the source is PATH, that file). */
+static const struct rfs_foreign *find(struct rfs_store *store, const char *folder, const char *name,
+                                      const char *path)
 {
-    const struct foreign *last = row;
+    const bool reads = !folder || rfs_foreign_asks(name);
+    RFS_FREE unsigned char *head = reads ? malloc(RFS_FOREIGN_HEAD) : NULL;
+    RFS_FREE char *inside = folder && reads ? rfs_path_join(folder, name) : NULL;
+    const char *file = folder ? inside : path;
+    const ssize_t n = head && file ? rfs_store_head(store, file, head, RFS_FOREIGN_HEAD) : -1;
 
-    while (!last->remedy)
-        last++;
-    return rfs_fail(err, -ENOTSUP, RFS_IN(path), last->remedy,
-                    "this is a checkpoint of %s, as '%s' shows; this format is not read", row->what,
-                    name);
-}
-
-/* Says whether the head of a file has a text. */
-static bool holds(struct rfs_store *store, const char *folder, const char *name, const char *text)
-{
-    RFS_FREE char *path = rfs_path_join(folder, name);
-    char head[4096];
-    const ssize_t n = path ? rfs_store_head(store, path, head, sizeof head) : 0;
-
-    return n > 0 && memmem(head, (size_t)n, text, strlen(text));
-}
-
-/* Finds the row of a name in FOLDER (NULL: the source is that file itself). */
-static const struct foreign *find(struct rfs_store *store, const char *folder, const char *name)
-{
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (rfs_glob_match(known[i].name, name) &&
-            (!known[i].holds || (folder && holds(store, folder, name, known[i].holds))))
-            return &known[i];
-    return NULL;
+    return rfs_foreign_find(name, n > 0 ? head : NULL, n > 0 ? (size_t)n : 0);
 }
 
 int rfs_scan_foreign(struct rfs_store *store, const char *path, int rc, struct rfs_error *err)
 {
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
     RFS_FREE char *name = NULL;
-    const struct foreign *found = NULL;
+    const struct rfs_foreign *found = NULL;
     const struct dirent *entry;
 
     if (rc >= 0 || !err || err->usage || rc == -ENOMEM)
@@ -300,14 +265,14 @@ int rfs_scan_foreign(struct rfs_store *store, const char *path, int rc, struct r
     const int failed = rfs_dir_open(store, path, &dir);
     if (failed < 0) {
         const char *base = rfs_path_name(path);
-        found = failed == -ENOTDIR ? find(store, NULL, base) : NULL;
-        return found ? fail_foreign(path, found, base, err) : rc;
+        found = failed == -ENOTDIR ? find(store, NULL, base, path) : NULL;
+        return found ? rfs_foreign_fail(path, found, base, err) : rc;
     }
     while ((entry = rfs_dir_next(&dir)) != NULL) {
-        const struct foreign *row = find(store, path, entry->d_name);
+        const struct rfs_foreign *row = find(store, path, entry->d_name, NULL);
         if (rfs_scan_is_rank(entry->d_name))
             return rc;
-        if (!row || (found && found <= row))
+        if (!row || !rfs_foreign_counts(row, found))
             continue;
         found = row;
         free(name);
@@ -315,5 +280,5 @@ int rfs_scan_foreign(struct rfs_store *store, const char *path, int rc, struct r
     }
     if (!found || !name)
         return rc;
-    return fail_foreign(path, found, name, err);
+    return rfs_foreign_fail(path, found, name, err);
 }

@@ -236,8 +236,6 @@ int rfs_scan_rank_metadata(const struct rfs_source_spec *spec, const struct rfs_
                            struct rfs_scan *out, struct rfs_error *err);
 /* Says whether a folder can be listed and has a file of the format ROW (described.c). */
 bool rfs_scan_has(struct rfs_store *store, const char *path, const struct rfs_format_row *row);
-/* Returns, for a message, what rfs_scan_below or else rfs_scan_inside finds, malloc'ed, or NULL. */
-char *rfs_scan_elsewhere(const struct rfs_source_spec *spec);
 /* Takes the parts of hfai's dist_ckpt in SRC (parts.c); n stays 0 where there is none. */
 int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 /* Gives ranks without a checkpoint those of their groups (group.c). */

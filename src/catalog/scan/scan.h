@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "catalog/scan/aside.h"
 #include "catalog/scan/spec.h"
 #include "formats/formats.h"
@@ -93,6 +94,16 @@ bool rfs_scan_is_described(struct rfs_store *store, const char *path);
 bool rfs_scan_is_of_one_rank(struct rfs_store *store, const char *path);
 /* Says whether a folder has parts of a checkpoint, such as model-00001-of-00002.safetensors. */
 bool rfs_scan_is_divided(struct rfs_store *store, const char *path);
+/* Says whether a view takes the files of a folder, without rank folders, for one checkpoint. */
+bool rfs_scan_is_whole(struct rfs_store *store, const char *path);
+/* Says whether a folder has a checkpoint of any kind, without looking into folders below it. */
+bool rfs_scan_is_any(struct rfs_store *store, const char *path);
+/*
+ * Returns the path of the file of tensors in a folder that is likely wanted, where a view takes
+ * none: "last" or "model" by its name, else the one with the greatest numbers. malloc'ed; NULL:
+ * there is none.
+ */
+char *rfs_scan_newest(struct rfs_store *store, const char *path);
 /* Says whether a folder of that name is a rank's: rank_ and digits. */
 bool rfs_scan_is_rank(const char *name);
 /*
@@ -101,15 +112,14 @@ bool rfs_scan_is_rank(const char *name);
  */
 int rfs_scan_foreign(struct rfs_store *store, const char *path, int rc, struct rfs_error *err);
 /*
- * Returns, for a message, the first folder in PATH that holds folders of ranks, malloc'ed, or NULL.
+ * Adds the checkpoints in folders below PATH to OUT, a few levels down; some may be left out for
+ * lack of memory. Of several whose names differ in numbers it is that of STEP, or the last.
  */
-char *rfs_scan_below(struct rfs_store *store, const char *path);
-/*
- * Returns, for a message, the checkpoints that describe themselves in folders below PATH, as "A or
- * B", malloc'ed; NULL for none. Of several whose names differ in numbers it is that of STEP, or the
- * last.
- */
-char *rfs_scan_inside(struct rfs_store *store, const char *path, int64_t step);
+#define RFS_SCAN_INSIDE_MOST 8
+void rfs_scan_inside(struct rfs_store *store, const char *path, int64_t step,
+                     struct rfs_path_list *out);
+/* Returns the first of them for a message, as "A or B", malloc'ed; NULL for none. */
+char *rfs_scan_named(struct rfs_store *store, const char *path, int64_t step);
 
 /*
  * Gives the name of the checkpoint that counts in FOLDER, malloc'ed; NULL when it holds none, or

@@ -490,7 +490,7 @@ int rfs_scan_steps(const struct rfs_source_spec *spec, struct rfs_log *log, stru
 
 int rfs_scan_saves_may_come(const struct rfs_source_spec *spec, struct rfs_error *err)
 {
-    RFS_FREE char *inside = rfs_scan_inside(spec->store, spec->path, RFS_ANY_NUMBER);
+    RFS_FREE char *inside = rfs_scan_named(spec->store, spec->path, RFS_ANY_NUMBER);
     char names[LAYOUTS * STEP_NAME];
     size_t n = 0;
 

@@ -17,6 +17,7 @@
 #include "base/origin.h"
 #include "base/text.h"
 #include "catalog/scan/internal.h"
+#include "formats/foreign.h"
 #include "formats/safetensors/safetensors.h"
 
 #define HYPER "hyper_param.safetensors"
@@ -88,7 +89,7 @@ int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_log *log, struc
     if (rfs_store_stat(spec->store, spec->path, &st) == 0 && !S_ISREG(st.st_mode))
         return rfs_fail(err, -ENOTDIR, RFS_IN(spec->path), REMEDY_ROOT,
                         "the source is neither a folder nor a file");
-    if (!find_format(spec, &format))
+    if (rfs_foreign_find(rfs_path_name(spec->path), NULL, 0) || !find_format(spec, &format))
         return fail_name(spec, err);
     if (spec->options->rank_dir || spec->options->file || rfs_scan_asks_save(spec))
         return rfs_fail_usage(
@@ -292,7 +293,8 @@ static int take_huggingface(const struct rfs_source_spec *spec, const struct see
 static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_scan_listing *listing,
                         struct rfs_error *err)
 {
-    RFS_FREE char *elsewhere = rfs_scan_elsewhere(spec);
+    RFS_FREE char *elsewhere =
+        err ? rfs_scan_named(spec->store, spec->path, spec->options->step) : NULL;
 
     return rfs_fail(err, -ENOENT, RFS_IN(spec->path),
                     elsewhere         ? elsewhere
@@ -302,19 +304,31 @@ static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_sca
                     "the folder has no rank_N folder in it");
 }
 
+static int look_for_folder(void *ctx, const struct dirent *entry)
+{
+    bool *found = ctx;
+
+    *found |= entry->d_type == DT_DIR && entry->d_name[0] != '.';
+    return 0;
+}
+
 /*
  * Takes the folder's one file, unless it is a program's own beside checkpoints: data.pt of verl,
- * common.pt of Megatron.
+ * common.pt of Megatron. Without ERR no folder below is looked into: any may have some.
  */
 static int take_only(const struct rfs_source_spec *spec, const struct rfs_scan_found *file,
                      struct rfs_scan *out, struct rfs_error *err)
 {
-    const int rc = rfs_scan_found_divided(spec->path, &file, 1, false, err);
-    if (rc < 0)
-        return rc;
+    bool below = false;
+    int rc = rfs_scan_found_divided(spec->path, &file, 1, false, err);
+
+    if (rc == 0 && !err && rfs_formats[file->format].beside)
+        rc = rfs_scan_entry_each(spec->store, spec->path, look_for_folder, &below, NULL);
+    if (rc < 0 || below)
+        return rc < 0 ? rc : -EINVAL;
     /* MindSpore takes the only safetensors file. */
     RFS_FREE char *inside = rfs_formats[file->format].beside
-                                ? rfs_scan_inside(spec->store, spec->path, spec->options->step)
+                                ? rfs_scan_named(spec->store, spec->path, spec->options->step)
                                 : NULL;
     RFS_FREE char *remedy =
         inside ? rfs_text_printf("%s; or %s/%s", inside, spec->path, file->name) : NULL;

@@ -11,6 +11,7 @@
 #include "catalog/scan/group.h"
 #include "catalog/scan/scan.h"
 #include "formats/chunks/chunks.h"
+#include "formats/foreign.h"
 #include "formats/formats.h"
 #include "formats/safetensors/safetensors.h"
 #include "store/crypt/cipher.h"
@@ -23,8 +24,9 @@
 /*
  * Files are detected so:
  *
- *   {…                         JSON: a strategy, a weight map or the manifest of an export, by its
- *                              name if that says so: a damaged one is none of the others
+ *   {…                         JSON: a weight map or the manifest of an export, by its name if that
+ *                              says so: a damaged one is none of the others; or a strategy or a
+ *                              config by its members
  *   the magic of a block       an encrypted .ckpt (cipher.h)
  *   a format's ending or mark  a file of tensors (formats.h)
  *   08 stage, no 0a            a strategy in protobuf: current_stage is required, comes first and
@@ -33,8 +35,8 @@
  *                              is that as a whole
  *   lines of text              rules
  *
- * Folders are a tree if rank folders, hfai's parts or a map of safetensors files are in it, else
- * those of a rank.
+ * Folders are a tree if rank folders or a map of safetensors files are in them, or a view takes
+ * their files for one checkpoint; else those of a rank, unless all of their files are strategies.
  */
 #define REMEDY "a checkpoint, a folder of one, or a strategy"
 #define HEAD 65536                  /* bytes that are looked at */
@@ -68,21 +70,37 @@ static bool is_weight_map(const char *name)
     return rfs_safetensors_map_style(name, &unused);
 }
 
-static enum rfs_inspect_what json_kind(const char *path, const unsigned char *head, size_t n)
-{
-    const char *slash = strrchr(path, '/');
-    const char *name = slash ? slash + 1 : path;
+/* The kinds of JSON by the members that they have; the first that fits counts. */
+static const struct {
+    const char *member;
+    enum rfs_inspect_what what;
+} members[] = {
+    {"\"parallel_layout_item\"", RFS_INSPECT_STRATEGY},
+    {"\"parallel_strategy_item\"", RFS_INSPECT_STRATEGY},
+    {"\"current_stage\"", RFS_INSPECT_STRATEGY},
+    {"\"weight_map\"", RFS_INSPECT_WEIGHT_MAP},
+    {"\"" MANIFEST "\"", RFS_INSPECT_MANIFEST},
+    {"\"model_type\"", RFS_INSPECT_CONFIG},
+};
 
-    if (is_weight_map(name))
-        return RFS_INSPECT_WEIGHT_MAP;
-    if (strncmp(name, MANIFEST, strlen(MANIFEST)) == 0)
-        return RFS_INSPECT_MANIFEST;
-    if (head_has(head, n, "\"parallel_layout_item\"") ||
-        head_has(head, n, "\"parallel_strategy_item\""))
-        return RFS_INSPECT_STRATEGY;
-    if (head_has(head, n, "\"weight_map\""))
-        return RFS_INSPECT_WEIGHT_MAP;
-    return head_has(head, n, "\"" MANIFEST "\"") ? RFS_INSPECT_MANIFEST : RFS_INSPECT_STRATEGY;
+/* Detects the kind of a file of JSON. 0, or -EINVAL with *err filled for one of no kind. */
+static int detect_json(const char *path, const unsigned char *head, size_t n,
+                       enum rfs_inspect_what *what, struct rfs_error *err)
+{
+    const char *name = rfs_path_name(path);
+
+    if (is_weight_map(name) || strncmp(name, MANIFEST, strlen(MANIFEST)) == 0) {
+        *what = is_weight_map(name) ? RFS_INSPECT_WEIGHT_MAP : RFS_INSPECT_MANIFEST;
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        if (head_has(head, n, members[i].member)) {
+            *what = members[i].what;
+            return 0;
+        }
+    return rfs_fail(err, -EINVAL, RFS_IN(path), REMEDY,
+                    "is JSON, and none of these: a strategy, the index of a checkpoint, the "
+                    "manifest of an export, the config of a model");
 }
 
 static bool is_strategy(const unsigned char *head, size_t n)
@@ -137,24 +155,31 @@ static bool begins_as_rules(const unsigned char *head, size_t n)
 }
 
 /* Detects what is no encrypted file and has no mark of a format: by its N first bytes and name. */
-static enum rfs_inspect_what detect_unmarked(struct rfs_store *store, const char *path,
-                                             const unsigned char *head, size_t n)
+static int detect_unmarked(struct rfs_store *store, const char *path, const unsigned char *head,
+                           size_t n, enum rfs_inspect_what *what, struct rfs_error *err)
 {
     enum rfs_format unused;
     const bool named = rfs_format_of_name(path, &unused);
     size_t spaces = 0;
 
+    *what = RFS_INSPECT_FILE;
     if (rfs_text_ends(path, ".json"))
-        return json_kind(path, head, n);
-    if (is_strategy(head, n))
-        return RFS_INSPECT_STRATEGY;
-    if (n > 0 && (head[0] == 0x0a || head[0] == 0x12) && !named && is_group(store, path))
-        return RFS_INSPECT_GROUP;
-    if (named || !is_text(head, n))
-        return RFS_INSPECT_FILE;
-    while (spaces < n && strchr(" \t\r\n", head[spaces]))
-        spaces++;
-    return spaces < n && head[spaces] == '{' ? json_kind(path, head, n) : RFS_INSPECT_RULES;
+        return detect_json(path, head, n, what, err);
+    const struct rfs_foreign *foreign = named ? NULL : rfs_foreign_find(NULL, head, n);
+    if (foreign)
+        return rfs_foreign_fail(path, foreign, NULL, err);
+    if (is_strategy(head, n)) {
+        *what = RFS_INSPECT_STRATEGY;
+    } else if (n > 0 && (head[0] == 0x0a || head[0] == 0x12) && !named && is_group(store, path)) {
+        *what = RFS_INSPECT_GROUP;
+    } else if (!named && is_text(head, n)) {
+        while (spaces < n && strchr(" \t\r\n", head[spaces]))
+            spaces++;
+        if (spaces < n && head[spaces] == '{')
+            return detect_json(path, head, n, what, err);
+        *what = RFS_INSPECT_RULES;
+    }
+    return 0;
 }
 
 static int detect_file(struct rfs_store *store, const char *path, bool keyed,
@@ -164,17 +189,21 @@ static int detect_file(struct rfs_store *store, const char *path, bool keyed,
     const ssize_t got = head ? read_head(store, path, head, err) : rfs_fail_memory(err);
     const size_t n = got > 0 ? (size_t)got : 0;
     enum rfs_format format = RFS_FORMAT_CKPT; /* it has no mark, and may be encrypted */
+    int rc = 0;
 
     *kind = (struct rfs_inspect_kind){.what = RFS_INSPECT_FILE};
     if (got < 0)
         return (int)got;
+    const struct rfs_foreign *foreign = rfs_foreign_find(rfs_path_name(path), NULL, 0);
+    if (foreign)
+        return rfs_foreign_fail(path, foreign, rfs_path_name(path), err);
     if (n >= 4 && rfs_cipher_detect(head) != RFS_NOT_ENCRYPTED)
         kind->what = keyed ? RFS_INSPECT_FILE : RFS_INSPECT_ENCRYPTED;
     else if (!rfs_format_of_file(path, head, n, &format) && !keyed)
-        kind->what = detect_unmarked(store, path, head, n);
+        rc = detect_unmarked(store, path, head, n, &kind->what, err);
     if (kind->what == RFS_INSPECT_FILE)
         kind->row = &rfs_formats[format];
-    return 0;
+    return rc;
 }
 
 int rfs_inspect_check_rules(struct rfs_store *store, const char *path, struct rfs_error *err)
@@ -188,70 +217,81 @@ int rfs_inspect_check_rules(struct rfs_store *store, const char *path, struct rf
                : rfs_fail(err, -EINVAL, RFS_IN(path), REMEDY, "is a text without rules");
 }
 
-/* Detects the kind of a rank's folder by the file that counts: a strategy can have its ending. */
-static int detect_rank(struct rfs_store *store, const char *path, bool keyed,
-                       enum rfs_inspect_what *what, struct rfs_error *err)
+/* What the entries of a folder are. */
+struct entries {
+    bool ranks, parts;
+    size_t files, strategies; /* files that are looked into, until one is no strategy */
+};
+
+/* Looks at an entry; files are looked into as long as all are strategies. */
+static void look_at(struct rfs_store *store, const char *folder, const struct dirent *entry,
+                    struct entries *seen)
+{
+    const char *name = entry->d_name;
+    RFS_FREE char *path = rfs_path_join(folder, name);
+    struct rfs_inspect_kind kind;
+    struct rfs_error unused;
+    struct stat st;
+
+    seen->ranks = seen->ranks || rfs_scan_is_rank(name) || is_weight_map(name);
+    seen->parts = seen->parts || strcmp(name, "PART_000.pt") == 0;
+    if (name[0] == '.' || !path || seen->files > seen->strategies || seen->ranks || seen->parts)
+        return;
+    seen->files++;
+    if (rfs_store_stat(store, path, &st) == 0 && S_ISREG(st.st_mode) &&
+        detect_file(store, path, false, &kind, &unused) == 0)
+        seen->strategies += kind.what == RFS_INSPECT_STRATEGY;
+}
+
+/* Returns whether a folder is to be looked at as that of a rank: no view takes it as a whole. */
+static bool has_rank_file(struct rfs_store *store, const char *path)
 {
     RFS_FREE char *name = NULL;
-    RFS_FREE char *file = NULL;
-    int rc = rfs_scan_folder(store, path, &name, err);
+    struct rfs_error unused;
 
-    *what = RFS_INSPECT_RANK;
-    if (rc || !name)
-        return rc;
-    file = rfs_path_join(path, name);
-    if (!file)
-        return rfs_fail_memory(err);
-    struct rfs_inspect_kind kind;
-    rc = detect_file(store, file, keyed, &kind, err);
-    if (rc == 0 && kind.what == RFS_INSPECT_STRATEGY)
-        *what = RFS_INSPECT_STRATEGIES;
-    return rc;
+    return rfs_scan_folder(store, path, &name, &unused) == 0 || !rfs_scan_is_whole(store, path);
+}
+
+static int detect_folder(struct rfs_store *store, const char *path, struct rfs_inspect_kind *kind,
+                         struct rfs_error *err)
+{
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
+    struct entries seen = {.files = 0};
+    const int rc = rfs_dir_open(store, path, &dir);
+
+    if (rc)
+        return fail_open(path, rc, err);
+    for (const struct dirent *entry; (entry = rfs_dir_next(&dir)) != NULL;)
+        look_at(store, path, entry, &seen);
+    kind->row = NULL;
+    if (seen.parts)
+        kind->what = RFS_INSPECT_PARTS;
+    else if (seen.ranks || rfs_scan_is_of_one_rank(store, path))
+        kind->what = RFS_INSPECT_TREE;
+    else if (rfs_scan_is_described(store, path))
+        kind->what = RFS_INSPECT_CHUNKS;
+    else if (seen.files > 0 && seen.files == seen.strategies)
+        kind->what = RFS_INSPECT_STRATEGIES;
+    else
+        kind->what = rfs_scan_is_divided(store, path) || !has_rank_file(store, path)
+                         ? RFS_INSPECT_TREE
+                         : RFS_INSPECT_RANK;
+    return 0;
 }
 
 int rfs_inspect_detect(struct rfs_store *store, const char *path, bool keyed,
                        struct rfs_inspect_kind *kind, struct rfs_error *err)
 {
     struct stat st;
-    bool ranks = false;
-    bool parts = false;
-    bool json = false;
+    const int rc = rfs_store_stat(store, path, &st);
 
-    int rc = rfs_store_stat(store, path, &st);
     if (rc)
         return fail_open(path, rc, err);
     if (S_ISREG(st.st_mode))
         return detect_file(store, path, keyed, kind, err);
-    if (!S_ISDIR(st.st_mode))
-        return rfs_fail(err, -EINVAL, RFS_IN(path), REMEDY, "neither a file nor a folder");
-    RFS_CLOSE_DIR struct rfs_dir dir = {0};
-    rc = rfs_dir_open(store, path, &dir);
-    if (rc)
-        return fail_open(path, rc, err);
-    for (const struct dirent *entry; (entry = rfs_dir_next(&dir)) != NULL;) {
-        ranks = ranks || rfs_scan_is_rank(entry->d_name) || is_weight_map(entry->d_name);
-        parts = parts || strcmp(entry->d_name, "PART_000.pt") == 0;
-        json = json || (rfs_text_ends(entry->d_name, ".json") && entry->d_name[0] != '.' &&
-                        strncmp(entry->d_name, MANIFEST, strlen(MANIFEST)) != 0);
-    }
-    kind->row = NULL;
-    kind->what = parts ? RFS_INSPECT_PARTS : RFS_INSPECT_TREE;
-    if (parts || ranks || rfs_scan_is_of_one_rank(store, path))
-        return 0;
-    kind->what = RFS_INSPECT_CHUNKS;
-    if (rfs_scan_is_described(store, path))
-        return 0;
-    kind->what = RFS_INSPECT_TREE;
-    if (rfs_scan_is_divided(store, path))
-        return 0;
-    rc = rfs_scan_foreign(store, path, detect_rank(store, path, keyed, &kind->what, err), err);
-    RFS_FREE char *name = NULL;
-    struct rfs_error unused;
-    /* Strategies in JSON have no ending of checkpoints. */
-    if (rc == 0 && kind->what == RFS_INSPECT_RANK && json &&
-        rfs_scan_folder(store, path, &name, &unused) == 0 && !name)
-        kind->what = RFS_INSPECT_STRATEGIES;
-    return rc;
+    if (S_ISDIR(st.st_mode))
+        return detect_folder(store, path, kind, err);
+    return rfs_fail(err, -EINVAL, RFS_IN(path), REMEDY, "neither a file nor a folder");
 }
 
 bool rfs_inspect_is(struct rfs_store *store, const char *path, enum rfs_inspect_what what)
@@ -274,8 +314,7 @@ int rfs_inspect_rank_file(struct rfs_store *store, const char *folder, char **ou
 {
     RFS_FREE char *name = NULL;
     int rc = rfs_scan_folder(store, folder, &name, err);
-    RFS_FREE char *inside =
-        rc == 0 && !name ? rfs_scan_inside(store, folder, RFS_ANY_NUMBER) : NULL;
+    RFS_FREE char *inside = rc == 0 && !name ? rfs_scan_named(store, folder, RFS_ANY_NUMBER) : NULL;
 
     *out = NULL;
     if (rc == 0 && !name)
@@ -329,6 +368,7 @@ static int read_headers(struct description *work, struct rfs_reading *reading)
     int rc = listed ? work->row->list(&file, work->each, work->ctx, work->err)
                     : work->row->index(&file, NULL, &index, work->err);
 
+    rc = rfs_foreign_explain(file.from, rc, work->err);
     work->out->format = work->row->name;
     work->out->bytes = reading->size;
     work->out->others = file.left_out;
@@ -418,9 +458,14 @@ int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
     return rc;
 }
 
-char *rfs_inspect_below(struct rfs_store *store, const char *folder)
+void rfs_inspect_below(struct rfs_store *store, const char *folder, struct rfs_path_list *out)
 {
-    return rfs_scan_below(store, folder);
+    rfs_scan_inside(store, folder, RFS_ANY_NUMBER, out);
+}
+
+char *rfs_inspect_newest(struct rfs_store *store, const char *folder)
+{
+    return rfs_scan_newest(store, folder);
 }
 
 int rfs_inspect_group(struct rfs_store *store, const char *path, uint32_t **ranks, size_t *n,

@@ -24,7 +24,8 @@ enum rfs_inspect_what {
     RFS_INSPECT_PARTS,
     RFS_INSPECT_CHUNKS,     /* a folder whose checkpoint describes itself */
     RFS_INSPECT_RANK,       /* a folder of checkpoints of one rank */
-    RFS_INSPECT_STRATEGIES, /* a folder of strategies */
+    RFS_INSPECT_STRATEGIES, /* a folder of strategies, and nothing else */
+    RFS_INSPECT_CONFIG,     /* the config.json of a model */
 };
 /* The kind of a path. */
 struct rfs_inspect_kind {
@@ -32,8 +33,9 @@ struct rfs_inspect_kind {
     const struct rfs_format_row *row; /* the format of a file of tensors; else NULL */
 };
 /*
- * Detects the kind of PATH, by its first bytes or the names in it. With KEYED, the caller has a
- * key, and a file of no known kind counts as encrypted. Returns 0, or -errno with *err filled.
+ * Detects the kind of PATH, by its first bytes or the names in it: a folder that a view opens
+ * without options is a source here, too. With KEYED, the caller has a key, and a file of no known
+ * kind counts as encrypted. Returns 0, or -errno with *err filled, also for JSON of no kind.
  */
 int rfs_inspect_detect(struct rfs_store *store, const char *path, bool keyed,
                        struct rfs_inspect_kind *kind, struct rfs_error *err);
@@ -49,6 +51,9 @@ bool rfs_inspect_is_name(const char *name);
  */
 int rfs_inspect_rank_file(struct rfs_store *store, const char *folder, char **out,
                           struct rfs_error *err);
+
+/* Returns the file of tensors that is likely wanted of a folder, as rfs_scan_newest does. */
+char *rfs_inspect_newest(struct rfs_store *store, const char *folder);
 
 /* A file of one checkpoint. */
 struct rfs_inspect_file {
@@ -71,8 +76,11 @@ int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
 /* Reads group info: the ranks with equal checkpoints, owned by the caller. 0 or -errno. */
 int rfs_inspect_group(struct rfs_store *store, const char *path, uint32_t **ranks, size_t *n,
                       struct rfs_error *err);
-/* Returns the path of a checkpoint somewhere below a folder, for a remedy, or NULL; malloc'ed. */
-char *rfs_inspect_below(struct rfs_store *store, const char *folder);
+/*
+ * Adds the checkpoints below a folder to OUT, a few levels down: of several whose names differ in
+ * numbers the last.
+ */
+void rfs_inspect_below(struct rfs_store *store, const char *folder, struct rfs_path_list *out);
 
 /* A source of chunks, opened by rfs_headers_open. All but the list of files is the source's. */
 struct rfs_inspect_chunks {

@@ -302,11 +302,13 @@ static int add_strategy(struct rfs_info_args *args, struct rfs_info_report *repo
     struct stat st;
     struct rfs_store *store = args->source.store;
     int rc = rfs_view_read_strategy(store, report->path, &strategy, err);
-    RFS_FREE char *below = rc ? rfs_inspect_below(store, report->path) : NULL;
+    RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list below = {0};
 
+    if (rc)
+        rfs_inspect_below(store, report->path, &below);
     if (rc == -EINVAL && rfs_store_stat(store, report->path, &st) == 0 && S_ISDIR(st.st_mode))
         rc = rfs_fail(err, rc, RFS_IN(report->path),
-                      below ? below : "one of its files, or a folder beside them",
+                      below.n > 0 ? below.data[0] : "one of its files, or a folder beside them",
                       "holds strategies, not checkpoints, and they are not the stages of one run");
     if (rc)
         return rc;
@@ -398,16 +400,18 @@ static int show_rank(struct rfs_info_args *args, struct rfs_info_report *report,
 {
     RFS_FREE char *folder = RFS_STEAL(report->path);
     struct rfs_inspect_kind kind;
-    const int rc =
-        rfs_inspect_rank_file(args->source.store, folder, &report->path, err)
-            ?: rfs_inspect_detect(args->source.store, report->path, args->source.encrypted != NULL,
-                                  &kind, err)
-            ?: show_file(args, report->path, &kind, report, err);
-
+    int rc = rfs_inspect_rank_file(args->source.store, folder, &report->path, err)
+                 ?: rfs_inspect_detect(args->source.store, report->path,
+                                       args->source.encrypted != NULL, &kind, err);
+    if (rc == 0 && kind.what == RFS_INSPECT_STRATEGY) {
+        free(report->path);
+        report->path = RFS_STEAL(folder);
+    }
+    rc = rc ?: show_file(args, report->path, &kind, report, err);
     struct rfs_error unused;
-    if (rc == 0 && rfs_headers_open(&args->source, folder, &unused) == 0)
+    if (rc == 0 && folder && rfs_headers_open(&args->source, folder, &unused) == 0)
         rfs_info_tell_aside(args, report);
-    else if (rc == 0) /* each save of a rank has a file */
+    else if (rc == 0 && folder) /* each save of a rank has a file */
         rfs_info_find_beside(args->source.store, folder, &report->findings);
     return rc;
 }
@@ -462,6 +466,9 @@ static int show(struct rfs_info_args *args, const struct rfs_inspect_kind *kind,
     case RFS_INSPECT_RANK:
         rc = show_rank(args, report, err);
         break;
+    case RFS_INSPECT_CONFIG:
+        return rfs_fail(err, -EINVAL, RFS_IN(args->path), "the folder that it is in",
+                        "is the config of a model, and no checkpoint");
     case RFS_INSPECT_FILE:
     case RFS_INSPECT_ENCRYPTED:
     case RFS_INSPECT_STRATEGY:

@@ -12,14 +12,17 @@
 #include "survey/headers/needed_ranks.h"
 #include "survey/rules_report.h"
 #include "tool/common/command.h"
+#include "tool/common/manifest.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
 #include "tool/suggest/near.h"
 
 enum {
-    MOST_COMMANDS = 3,
-    MOST_PLANNED = 64, /* files of a view */
-    MOST_BELOW = 3,    /* folders that are suggested instead */
+    MOST_COMMANDS = 4,
+    RUN_COMMANDS = 2,       /* of the newest save in a run, beside those of the run */
+    MOST_PLANNED = 64,      /* files of a view */
+    MOST_BELOW = 8,         /* folders that are suggested instead */
+    CONFIG_BYTES = 1 << 20, /* of one that is compared with another */
 };
 
 /* Stand for what the user fills in. */
@@ -31,6 +34,7 @@ static const struct {
     {" NEW", "NEW, a path to write to"},
     {" MNT", "MNT, an empty folder"},
     {"key_file=KEY", "KEY, the file of the key"},
+    {"lora_alpha=N", "N, lora_alpha of the training"},
 };
 
 struct request {
@@ -46,16 +50,20 @@ struct wanted {
 struct suggest {
     const struct request *request;
     char *path; /* without slashes at its end; owned */
+    char *run;  /* the folder that PATH is the newest save in; owned; NULL: PATH is the user's */
     struct rfs_near near;
     struct rfs_path_list
         given; /* the config that the user gives for rules, in place of those near */
+    struct rfs_inspect_model config; /* what the nearest config says */
+    char *misfit;                    /* why rules for its model do not fit; owned; or NULL */
     struct rfs_headers_source source;
     char *about;               /* owned */
     struct rfs_settings basis; /* the user's options, and the strategy of the source */
-    struct rfs_settings model; /* entry= of the model in a trainer's dict, or none */
+    struct rfs_settings model; /* entry= of the model in a trainer's dict, dequantize */
     struct rfs_settings rules; /* the options of conversion rules, or none */
     char *to;                  /* the side that they make; owned */
     uint32_t ranks;
+    bool whole; /* the source is one whole checkpoint, as programs publish it */
     RFS_VEC(struct wanted) list;
     RFS_VEC(char *) notes; /* owned texts */
     struct rfs_error why;  /* the first failure of an attempt */
@@ -132,6 +140,18 @@ static void put_options(FILE *out, const struct rfs_settings *settings)
 }
 
 /* ---- what is said ---------------------------------------------------------------------------- */
+
+static void free_notes(struct suggest *suggest)
+{
+    while (suggest->notes.n > 0)
+        free(suggest->notes.data[--suggest->notes.n]);
+}
+
+static void free_wanted(struct wanted *wanted)
+{
+    free(wanted->why);
+    free(wanted->command);
+}
 
 static void add_note(struct suggest *suggest, char *text)
 {
@@ -253,7 +273,7 @@ struct offer {
     const char *why, *program, *place;
     bool converts;            /* through the rules that were found */
     const char *const *pairs; /* options: names and values, to a NULL; NULL: none */
-    bool of_model;            /* of the dict that was found; what converts is, too */
+    bool of_model;            /* with the options of the model; what converts has them, too */
 };
 #define PAIRS(...)                                                                                 \
     (const char *const[])                                                                          \
@@ -282,8 +302,16 @@ static bool offer(struct suggest *suggest, struct offer offer)
 
 static void offer_info(struct suggest *suggest)
 {
-    if (suggest->list.n < MOST_COMMANDS)
-        add_command(suggest, "what is in it", "reshard info", suggest->path, NULL, &suggest->basis);
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+    const struct rfs_setting *entry = rfs_settings_last(&suggest->model, "entry");
+
+    if (suggest->list.n >= MOST_COMMANDS)
+        return;
+    suggest->failed |= rfs_settings_add_all(&options, &suggest->basis) != 0;
+    /* Of a file all dicts are listed. */
+    if (entry && suggest->whole && suggest->near.folder)
+        add_pairs(suggest, &options, PAIRS("entry", entry->value));
+    add_command(suggest, "what is in it", "reshard info", suggest->path, NULL, &options);
 }
 
 /* ---- strategies ------------------------------------------------------------------------------ */
@@ -352,7 +380,8 @@ static bool offer_strategies(struct suggest *suggest)
 /* ---- the model in a trainer's dict ----------------------------------------------------------- */
 
 /* Trainers' words for the dict of the model. */
-static const char *const model_words[] = {"model", "state_dict"};
+static const char *const model_words[] = {"model", "state_dict", "state.model", "model_state_dict",
+                                          "module"};
 
 /* Takes a dict as that of the model, unless another one is or it has no weights. */
 static void try_dict(struct suggest *suggest, const char *entry)
@@ -400,50 +429,154 @@ static bool has_word(const char *words, const char *word)
     return false;
 }
 
+/* Collects the options of an attempt at rules. 0 or -ENOMEM. */
+static int rules_options(const struct suggest *suggest, const char *rules, const char *config,
+                         struct rfs_settings *out)
+{
+    return rfs_settings_add_all(out, &suggest->basis)
+               ?: rfs_settings_add_all(out, &suggest->model)
+               ?: rfs_settings_add(out, "convert", rules, NULL)
+               ?: config ? rfs_settings_add(out, "hf_config", config, NULL) : 0;
+}
+
+/* Opens a view through rules, and gives their result. 0 or -errno with *err filled. */
+static int open_rules(const struct suggest *suggest, const struct rfs_settings *options,
+                      struct rfs_inspect_rules *result, struct rfs_error *err)
+{
+    RFS_CLEANUP(close_view) reshard_view *view = NULL;
+
+    return rfs_tool_open(suggest->path, options, &quiet, &view, err)
+               ?: rfs_inspect_rules(view, result, err);
+}
+
 static int try_rules(void *ctx, const struct rfs_inspect_shipped *shipped, struct rfs_error *err)
 {
     const struct matching *matching = ctx;
     struct suggest *suggest = matching->suggest;
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
-    RFS_CLEANUP(close_view) reshard_view *view = NULL;
-    struct rfs_error unused = {0};
+    struct rfs_error why = {0};
     struct rfs_inspect_rules result;
-    const char *const *pairs = PAIRS("convert", shipped->name, "hf_config", matching->config);
+    const char *config = rfs_settings_last(&suggest->basis, "hf_config") ? NULL : matching->config;
+    const char *const *pairs = PAIRS("convert", shipped->name, config ? "hf_config" : NULL, config);
 
-    if (has_word(shipped->models, shipped->name) != matching->named)
+    if (has_word(shipped->models, shipped->name) != matching->named ||
+        (suggest->config.type && !has_word(shipped->models, suggest->config.type)))
         return 0;
-    if (rfs_settings_add_all(&options, &suggest->basis) ||
-        rfs_settings_add_all(&options, &suggest->model) ||
-        rfs_settings_add(&options, "convert", shipped->name, NULL) ||
-        (matching->config && rfs_settings_add(&options, "hf_config", matching->config, NULL)))
+    if (rules_options(suggest, shipped->name, config, &options))
         return rfs_fail_memory(err);
-    if (rfs_tool_open(suggest->path, &options, &quiet, &view, &unused) ||
-        rfs_inspect_rules(view, &result, &unused))
+    if (open_rules(suggest, &options, &result, &why)) {
+        if (!suggest->misfit && matching->named)
+            suggest->misfit =
+                rfs_text_printf("convert=%s does not fit: %s", shipped->name, why.text);
         return 0;
+    }
     if (suggest->to) {
         add_note(suggest, rfs_text_printf("the rules %s fit as well: convert=%s", shipped->name,
                                           shipped->name));
         return 0;
     }
     suggest->to = strdup(result.to);
-    add_pairs(suggest, &suggest->rules, matching->config ? pairs : PAIRS("convert", shipped->name));
+    add_pairs(suggest, &suggest->rules, pairs);
     return suggest->to ? 0 : rfs_fail_memory(err);
+}
+
+/* Returns whether two small files have one text. */
+static bool is_same_text(struct rfs_store *store, const char *a, const char *b)
+{
+    RFS_FREE char *x = NULL;
+    RFS_FREE char *y = NULL;
+    struct rfs_error unused;
+    size_t n;
+    size_t m;
+
+    return rfs_store_read_whole(store, a, CONFIG_BYTES, &x, &n, &unused) == 0 &&
+           rfs_store_read_whole(store, b, CONFIG_BYTES, &y, &m, &unused) == 0 && n == m &&
+           memcmp(x, y, n) == 0;
+}
+
+/* The configs that count: the user's, or those of the nearest place. */
+static const struct rfs_path_list *configs_of(const struct suggest *suggest)
+{
+    static const struct rfs_path_list none = {.n = 0};
+    const enum rfs_near_place place = suggest->near.place;
+
+    if (suggest->given.n > 0)
+        return &suggest->given;
+    /* A neighbour of one whole model is another model. */
+    if (place == RFS_NEAR_NOWHERE || (place == RFS_NEAR_BESIDE && suggest->whole))
+        return &none;
+    return &suggest->near.places[place];
+}
+
+/* Returns whether a view finds the config by itself. */
+static bool is_own(const struct suggest *suggest)
+{
+    return suggest->given.n == 0 && suggest->near.place == RFS_NEAR_OWN && suggest->near.folder;
+}
+
+/*
+ * Returns whether the rules that were found fit by the config I alone. If they fit by another, too,
+ * which says something else, nothing tells whose model it is: they are forgotten.
+ */
+static bool is_the_only(struct suggest *suggest, const struct rfs_path_list *configs, size_t i)
+{
+    const struct rfs_setting *rules = rfs_settings_last(&suggest->rules, "convert");
+
+    for (size_t k = i + 1; k < configs->n; k++) {
+        RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+        struct rfs_inspect_rules result;
+        struct rfs_error unused;
+        if (is_same_text(suggest->source.store, configs->data[i], configs->data[k]))
+            continue;
+        suggest->failed |= rules_options(suggest, rules->value, configs->data[k], &options) != 0;
+        if (suggest->failed || open_rules(suggest, &options, &result, &unused))
+            continue;
+        free_notes(suggest);
+        add_note(suggest, rfs_text_printf("rules fit it by %s and by %s, which differ: give that "
+                                          "of its model with -o hf_config=FILE",
+                                          configs->data[i], configs->data[k]));
+        free(suggest->to);
+        suggest->to = NULL;
+        rfs_settings_free(&suggest->rules);
+        suggest->rules = (struct rfs_settings){0};
+        return false;
+    }
+    return true;
+}
+
+/* Reads what a config says of its model. One that cannot be read says nothing. 0 or -ENOMEM. */
+static int learn_config(struct suggest *suggest, const char *path, struct rfs_error *err)
+{
+    struct rfs_error unused = {0};
+
+    rfs_inspect_model_free(&suggest->config);
+    return rfs_inspect_model(suggest->source.store, path, &suggest->config, &unused) == -ENOMEM
+               ? rfs_fail_memory(err)
+               : 0;
 }
 
 /* Finds rules and a config that fit the tensors of the source. */
 static int find_rules(struct suggest *suggest, struct rfs_error *err)
 {
-    const struct rfs_path_list *configs =
-        suggest->given.n > 0 ? &suggest->given : &suggest->near.configs;
+    const struct rfs_path_list *configs = configs_of(suggest);
     int rc = 0;
 
     if (rfs_settings_last(&suggest->basis, "convert"))
         return 0;
-    for (size_t i = 0; rc == 0 && !suggest->to && i <= configs->n; i++)
+    for (size_t i = 0; rc == 0 && !suggest->to && i < configs->n; i++) {
+        rc = learn_config(suggest, configs->data[i], err);
         for (int pass = 0; rc == 0 && pass < 2; pass++) {
-            struct matching matching = {suggest, i > 0 ? configs->data[i - 1] : NULL, pass == 0};
+            struct matching matching = {suggest, is_own(suggest) ? NULL : configs->data[i],
+                                        pass == 0};
             rc = rfs_inspect_shipped(try_rules, &matching, err);
         }
+        if (rc == 0 && suggest->to && !is_the_only(suggest, configs, i))
+            return 0;
+    }
+    if (rc == 0 && suggest->to && suggest->given.n == 0 && suggest->near.place == RFS_NEAR_BESIDE)
+        add_note(suggest, rfs_text_printf("by %s, which lies near: no file says that it is of this "
+                                          "model",
+                                          rfs_settings_last(&suggest->rules, "hf_config")->value));
     return rc;
 }
 
@@ -467,18 +600,41 @@ static int find_rules_in_names(struct suggest *suggest, struct rfs_error *err)
     return rc;
 }
 
+/*
+ * Offers an adapter as PEFT loads it. If nothing says its lora_alpha, the user does. Returns
+ * whether that works.
+ */
+static bool offer_peft(struct suggest *suggest, bool converts)
+{
+    const char *const why = "the adapter that PEFT loads";
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+    struct rfs_settings *const with[] = {&suggest->basis, &suggest->model, &suggest->rules};
+    const struct rfs_error before = suggest->why;
+
+    if (offer(suggest, (struct offer){why, "reshard export", NEW, .converts = converts,
+                                      .pairs = PAIRS("view", "peft")}))
+        return true;
+    for (size_t i = 0; i < (converts ? 3 : 2); i++)
+        suggest->failed |= rfs_settings_add_all(&options, with[i]) != 0;
+    add_pairs(suggest, &options, PAIRS("view", "peft", "lora_alpha", "1"));
+    if (suggest->failed || suggest->list.n >= MOST_COMMANDS || !can_show(suggest, &options, NULL)) {
+        suggest->why = before; /* it may be no adapter */
+        return false;
+    }
+    free(options.list.data[options.list.n - 1].value);
+    options.list.data[options.list.n - 1].value = strdup("N");
+    suggest->failed |= !options.list.data[options.list.n - 1].value;
+    add_command(suggest, why, "reshard export", suggest->path, NEW, &options);
+    return true;
+}
+
 /* Offers the other form of a model. */
 static void offer_converted(struct suggest *suggest)
 {
     if (!suggest->to)
         return;
     if (strcmp(suggest->to, "peft") == 0) {
-        if (!offer(suggest, (struct offer){"the adapter that PEFT loads", "reshard export", NEW,
-                                           .converts = true, .pairs = PAIRS("view", "peft")}))
-            add_note(suggest,
-                     rfs_text_printf("an adapter: PEFT loads it by -o convert=%s,"
-                                     "view=peft,lora_alpha=N, as in the training",
-                                     rfs_settings_last(&suggest->rules, "convert")->value));
+        offer_peft(suggest, true);
     } else if (strcmp(suggest->to, "huggingface") == 0)
         offer(suggest,
               (struct offer){"the model that HuggingFace's programs load", "reshard export", NEW,
@@ -496,6 +652,17 @@ static void offer_converted(struct suggest *suggest)
 
 /* ---- kinds of sources ------------------------------------------------------------------------ */
 
+/* Adds the mount of all saves. */
+static void add_follow(struct suggest *suggest)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+
+    suggest->failed |= rfs_settings_add_all(&options, &suggest->basis) != 0 ||
+                       rfs_settings_add(&options, "follow", NULL, NULL) != 0;
+    add_command(suggest, "every save and those that come, each in a folder of its own", "reshardfs",
+                suggest->path, MOUNT_POINT, &options);
+}
+
 static void suggest_saves(struct suggest *suggest)
 {
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
@@ -507,18 +674,18 @@ static void suggest_saves(struct suggest *suggest)
     const bool shows = !suggest->failed && !rfs_settings_last(&suggest->basis, "step") &&
                        suggest->list.n < MOST_COMMANDS && can_show(suggest, &options, &saves);
     suggest->why = why;
-    if (!shows || saves < 2)
-        return;
-    add_command(suggest, "every save, each in a folder of its own", "reshardfs", suggest->path,
-                MOUNT_POINT, &options);
+    if (shows && saves >= 2)
+        add_follow(suggest);
 }
 
 /* Offers the weights as HuggingFace's programs keep them, beside the model's config if one fits. */
 static void offer_weights(struct suggest *suggest)
 {
     const struct rfs_setting *config = rfs_settings_last(&suggest->rules, "hf_config");
-    struct offer weights = {"safetensors, as HuggingFace's programs keep them", "reshard export",
-                            NEW, .of_model = true};
+    struct offer weights = {rfs_settings_last(&suggest->model, "dequantize")
+                                ? "safetensors in bfloat16, as HuggingFace's programs keep them"
+                                : "safetensors, as HuggingFace's programs keep them",
+                            "reshard export", NEW, .of_model = true};
 
     weights.pairs = PAIRS("view", "huggingface", "hf_config", config ? config->value : NULL);
     if (config && offer(suggest, weights))
@@ -529,10 +696,12 @@ static void offer_weights(struct suggest *suggest)
 
 static void suggest_whole(struct suggest *suggest, const char *format)
 {
+    const bool quantized = rfs_settings_last(&suggest->model, "dequantize");
+
     offer_converted(suggest);
     offer_strategies(suggest);
     suggest_saves(suggest);
-    if (strcmp(format, "safetensors") == 0)
+    if (strcmp(format, "safetensors") == 0 && !quantized)
         offer(suggest, (struct offer){"a checkpoint that torch.distributed.checkpoint loads",
                                       "reshard export", NEW, .pairs = PAIRS("view", "dcp")});
     else
@@ -555,7 +724,7 @@ static void suggest_described(struct suggest *suggest)
     const bool is_training = suggest->to && (strcmp(suggest->to, "huggingface") == 0 ||
                                              strcmp(suggest->to, "peft") == 0);
 
-    if (!is_training)
+    if (!is_training && !offer_peft(suggest, false))
         offer_weights(suggest);
     offer_converted(suggest);
     offer_strategies(suggest);
@@ -599,34 +768,6 @@ static void suggest_above(struct suggest *suggest, const char *why)
     suggest_path(suggest, why, above);
 }
 
-static int suggest_below(struct suggest *suggest)
-{
-    RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list found = {0};
-    RFS_CLOSE_DIR struct rfs_dir dir = {0};
-    const struct dirent *entry = NULL;
-
-    if (rfs_dir_open(suggest->source.store, suggest->path, &dir) == 0)
-        entry = rfs_dir_next(&dir);
-    for (int looks = 0; entry && looks < 256; looks++, entry = rfs_dir_next(&dir)) {
-        char *path = rfs_path_join(suggest->path, entry->d_name);
-        struct rfs_inspect_kind kind;
-        struct rfs_error unused = {0};
-        struct stat st;
-        if (path && entry->d_name[0] != '.' &&
-            rfs_store_stat(suggest->source.store, path, &st) == 0 && S_ISDIR(st.st_mode) &&
-            rfs_inspect_detect(suggest->source.store, path, false, &kind, &unused) == 0 &&
-            (kind.what == RFS_INSPECT_TREE || kind.what == RFS_INSPECT_CHUNKS ||
-             kind.what == RFS_INSPECT_PARTS))
-            suggest->failed |= !rfs_path_list_add(&found, path);
-        else
-            free(path);
-    }
-    rfs_path_list_sort(&found);
-    for (size_t i = 0; i < found.n && i < MOST_BELOW; i++)
-        suggest_path(suggest, "a checkpoint in it", found.data[i]);
-    return (int)found.n;
-}
-
 /* ---- what it is ------------------------------------------------------------------------------ */
 
 static void describe(struct suggest *suggest, char *about)
@@ -635,25 +776,189 @@ static void describe(struct suggest *suggest, char *about)
     suggest->about = rfs_printed_memory(about);
 }
 
+/* Adds the models that rules are for to the list at CTX, each once. */
+static int add_models(void *ctx, const struct rfs_inspect_shipped *shipped, struct rfs_error *err)
+{
+    char **const list = ctx;
+
+    for (const char *at = shipped->models; *at; at += strspn(at, " ")) {
+        const size_t n = strcspn(at, " ");
+        RFS_FREE char *word = strndup(at, n);
+        RFS_FREE char *before = *list;
+        if (!word)
+            return rfs_fail_memory(err);
+        *list = !before                  ? strdup(word)
+                : has_word(before, word) ? strdup(before)
+                                         : rfs_text_printf("%s %s", before, word);
+        if (!*list)
+            return rfs_fail_memory(err);
+        at += n;
+    }
+    return 0;
+}
+
+/* Notes why no rules fit the model of the config. */
+static void note_misfit(struct suggest *suggest)
+{
+    RFS_FREE char *models = NULL;
+    struct rfs_error unused;
+
+    if (suggest->misfit) {
+        add_note(suggest, RFS_STEAL(suggest->misfit));
+        return;
+    }
+    if (rfs_inspect_shipped(add_models, &models, &unused)) {
+        suggest->failed = true;
+        return;
+    }
+    if (has_word(models, suggest->config.type))
+        add_note(suggest, rfs_text_printf("no rules for %s fit its tensors; reshard convert check "
+                                          "says why",
+                                          suggest->config.type));
+    else
+        add_note(suggest, rfs_text_printf("no rules of convert= are for %s; there are some for: "
+                                          "%s; try: rules of your own, convert=FILE, or a view "
+                                          "without convert=",
+                                          suggest->config.type, models));
+}
+
 /* Notes what finds conversion rules for a source that may be of a training, if none are found. */
 static void note_config(struct suggest *suggest, enum rfs_inspect_what what)
 {
     if (suggest->to || rfs_settings_last(&suggest->basis, "convert"))
         return;
-    if (suggest->given.n > 0)
+    if (suggest->config.type && configs_of(suggest)->n == 1)
+        note_misfit(suggest);
+    else if (suggest->given.n > 0)
         add_note(suggest, rfs_text_printf("no rules of convert= fit it by %s: reshard convert "
                                           "check says why; reshard convert list has the models",
                                           suggest->given.data[0]));
-    else if (what == RFS_INSPECT_CHUNKS && suggest->list.n > 1 && suggest->near.configs.n == 0 &&
+    else if (what == RFS_INSPECT_CHUNKS && suggest->list.n > 1 && configs_of(suggest)->n == 0 &&
              !rfs_settings_last(&suggest->basis, "hf_config"))
         add_note(suggest, strdup("conversion rules are looked for with the model's config.json: "
                                  "give it with -o hf_config=FILE"));
 }
 
+/* Lets the commands follow links that lead out of the source, if there are any. */
+static void find_links(struct suggest *suggest)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+    struct rfs_error why = {0};
+    unsigned unused = 0;
+
+    suggest->failed |= rfs_settings_add_all(&options, &suggest->basis) != 0;
+    if (suggest->ranks == 1)
+        add_pairs(suggest, &options, PAIRS("view", "huggingface"));
+    if (!suggest->failed && !rfs_settings_last(&suggest->basis, "follow_links") &&
+        try_view(suggest, &options, &quiet, &unused, &why) == -EXDEV)
+        suggest->failed |= rfs_settings_add(&suggest->basis, "follow_links", NULL, NULL) != 0;
+}
+
+/*
+ * Finds out whether the weights are quantized in a way that is read: then views of the model show
+ * numbers.
+ */
+static void find_codes(struct suggest *suggest)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+    const struct rfs_error before = suggest->why;
+
+    if (rfs_settings_last(&suggest->basis, "dequantize"))
+        return;
+    suggest->failed |= rfs_settings_add_all(&options, &suggest->basis) != 0 ||
+                       rfs_settings_add_all(&options, &suggest->model) != 0;
+    add_pairs(suggest, &options, PAIRS("view", "huggingface"));
+    if (suggest->failed || (!suggest->config.quantized && can_show(suggest, &options, NULL)))
+        return;
+    suggest->why = (struct rfs_error){0};
+    suggest->failed |= rfs_settings_add(&options, "dequantize", NULL, NULL) != 0;
+    if (can_show(suggest, &options, NULL))
+        suggest->failed |= rfs_settings_add(&suggest->model, "dequantize", NULL, NULL) != 0;
+    else if (suggest->config.quantized)
+        add_note(suggest, strdup(suggest->why.text));
+    suggest->why = before;
+}
+
+/*
+ * Takes from the manifest of an export what reads it again: its cuts are now those of the source.
+ * Files that are not there are left out.
+ */
+static void take_manifest(struct suggest *suggest)
+{
+    static const struct {
+        const char *was, *is;
+        bool file;
+    } back[] = {{"dst_strategy", "src_strategy", true},
+                {"dst_rules", "src_rules", false},
+                {"hf_config", "hf_config", true}};
+    RFS_FREE char *path = rfs_path_join(suggest->path, RFS_MANIFEST_NAME);
+    RFS_CLEANUP(rfs_manifest_free) struct rfs_manifest manifest = {.source = NULL};
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings made = {0};
+    struct rfs_error unused;
+
+    if (!path || rfs_settings_last(&suggest->basis, "src_strategy") ||
+        rfs_settings_last(&suggest->basis, "src_rules") ||
+        !rfs_store_there(suggest->source.store, path) ||
+        rfs_manifest_init(&manifest, RFS_MANIFEST_FILES) ||
+        rfs_manifest_read(suggest->source.store, path, &manifest, &unused) ||
+        rfs_settings_add_text(&made, manifest.options))
+        return;
+    for (size_t i = 0; i < sizeof back / sizeof *back; i++) {
+        const struct rfs_setting *setting = rfs_settings_last(&made, back[i].was);
+        if (!setting || !setting->value || rfs_settings_last(&suggest->basis, back[i].is) ||
+            (back[i].file && !rfs_store_there(suggest->source.store, setting->value)))
+            continue;
+        suggest->failed |= rfs_settings_add(&suggest->basis, back[i].is, setting->value, NULL) != 0;
+    }
+    RFS_FREE char *config = manifest.source ? rfs_path_join(manifest.source, "config.json") : NULL;
+    if (config && !rfs_settings_last(&made, "hf_config") && suggest->given.n == 0 &&
+        rfs_store_there(suggest->source.store, config)) {
+        suggest->failed |= !rfs_path_list_add(&suggest->given, strdup(config));
+        if (rfs_settings_last(&suggest->basis, "src_rules"))
+            add_pairs(suggest, &suggest->basis, PAIRS("hf_config", config));
+    }
+}
+
+/* Returns whether a path is that of an adapter, by its name. */
+static bool is_adapter(struct rfs_store *store, const char *path)
+{
+    RFS_FREE char *inside = rfs_path_join(path, "adapter_config.json");
+
+    return strncmp(rfs_path_name(path), "adapter_model", strlen("adapter_model")) == 0 ||
+           (inside && rfs_store_there(store, inside));
+}
+
+static bool pass_over(void *ctx, const char *name, const struct rfs_type *type, uint64_t offset)
+{
+    (void)ctx;
+    (void)name;
+    (void)type;
+    (void)offset;
+    return true;
+}
+
+/* Reads the headers of one whole checkpoint: 0 if info lists it, -ENODATA without tensors. */
+static int list_whole(struct suggest *suggest, const struct rfs_inspect_kind *kind)
+{
+    struct rfs_headers headers = {.n = 0};
+    struct rfs_inspect_file file;
+    struct rfs_error unused = {0};
+
+    if (kind->what == RFS_INSPECT_FILE)
+        return rfs_inspect_file(&suggest->source, suggest->path, kind->row, pass_over, NULL,
+                                NULL, &file, &unused);
+    int rc = rfs_headers_read(&suggest->source, RFS_HEADERS_ALL, NULL, &headers, &unused);
+    if (rc == 0 && headers.n > 0)
+        rc = headers.ranks[0].empty ? -ENODATA : headers.ranks[0].code;
+    rfs_headers_free(&headers);
+    return rc;
+}
+
 /* Suggests for a source of one checkpoint or of ranks, once its files are known. */
-static int suggest_source(struct suggest *suggest, enum rfs_inspect_what what,
+static int suggest_source(struct suggest *suggest, const struct rfs_inspect_kind *kind,
                           struct rfs_error *err)
 {
+    const enum rfs_inspect_what what = kind->what;
     struct rfs_headers headers = {.n = 0};
     int rc = rfs_headers_open(&suggest->source, suggest->path, err)
                  ?: rfs_headers_read(&suggest->source, RFS_HEADERS_LISTED, NULL, &headers, err);
@@ -671,6 +976,7 @@ static int suggest_source(struct suggest *suggest, enum rfs_inspect_what what,
         suggest_key(suggest);
         return 0;
     }
+    find_links(suggest);
     if (what == RFS_INSPECT_CHUNKS) {
         struct rfs_inspect_chunks chunks;
         rc = rfs_inspect_chunks(&suggest->source, &chunks, err);
@@ -690,13 +996,19 @@ static int suggest_source(struct suggest *suggest, enum rfs_inspect_what what,
         describe(suggest, rfs_text_printf("a save of hfai in %" PRIu32 " part%s", suggest->ranks,
                                           suggest->ranks == 1 ? "" : "s"));
     } else if (suggest->ranks == 1) {
-        describe(suggest, rfs_text_printf("one whole checkpoint, %s", format));
+        describe(suggest, rfs_text_printf("%s, %s",
+                                          suggest->near.places[RFS_NEAR_BASE].n > 0 ||
+                                                  is_adapter(suggest->source.store, suggest->path)
+                                              ? "an adapter of PEFT"
+                                              : "one whole checkpoint",
+                                          strcmp(format, "gguf") == 0 ? "GGUF" : format));
         for (size_t i = 0; i < sizeof model_words / sizeof *model_words; i++)
             if (strcmp(format, "pt") == 0)
                 try_dict(suggest, model_words[i]);
     } else {
         describe(suggest,
                  rfs_text_printf("a checkpoint of %" PRIu32 " ranks, %s", suggest->ranks, format));
+        take_manifest(suggest);
         find_strategy(suggest);
     }
     const bool sharded = what != RFS_INSPECT_CHUNKS && suggest->ranks > 1;
@@ -715,7 +1027,11 @@ static int suggest_source(struct suggest *suggest, enum rfs_inspect_what what,
         offer_info(suggest);
         return 0;
     }
-    rc = find_rules(suggest, err);
+    suggest->whole = !sharded && what != RFS_INSPECT_CHUNKS;
+    const struct rfs_path_list *configs = configs_of(suggest);
+    rc = configs->n > 0 ? learn_config(suggest, configs->data[0], err) : 0;
+    find_codes(suggest);
+    rc = rc ?: find_rules(suggest, err);
     if (rc == 0 && what == RFS_INSPECT_CHUNKS)
         rc = find_rules_in_names(suggest, err);
     if (rc == 0 && what == RFS_INSPECT_CHUNKS)
@@ -724,6 +1040,15 @@ static int suggest_source(struct suggest *suggest, enum rfs_inspect_what what,
         suggest_ranks(suggest);
     else if (rc == 0)
         suggest_whole(suggest, format);
+    const int listed = rc == 0 && suggest->whole && suggest->list.n <= 1 && suggest->why.code
+                           ? list_whole(suggest, kind)
+                           : 0;
+    while (listed && suggest->list.n > 0)
+        free_wanted(&suggest->list.data[--suggest->list.n]);
+    if (listed && listed != -ENODATA) {
+        *err = suggest->why;
+        return err->code;
+    }
     note_config(suggest, what);
     return rc;
 }
@@ -741,12 +1066,7 @@ static int suggest_strategy(struct suggest *suggest, bool folder, struct rfs_err
         if (rc == 0)
             add_command(suggest, "one file of all", "reshard strategy merge NEW.ckpt",
                         suggest->path, NULL, &none);
-        return suggest_below(suggest) > 0 || rc == 0 ? 0 : rc;
-    }
-    if (rc && strcmp(rfs_path_name(suggest->path), "config.json") == 0) {
-        describe(suggest, strdup("the config of a model"));
-        suggest_above(suggest, "the model");
-        return 0;
+        return rc;
     }
     add_command(suggest, "how it cuts each parameter", "reshard strategy show", suggest->path, NULL,
                 &none);
@@ -796,12 +1116,13 @@ static bool suggest_whole_of(struct suggest *suggest)
     return true;
 }
 
-static int suggest_for(struct suggest *suggest, enum rfs_inspect_what what, struct rfs_error *err)
+static int suggest_for(struct suggest *suggest, const struct rfs_inspect_kind *kind,
+                       struct rfs_error *err)
 {
-    switch (what) {
+    switch (kind->what) {
     case RFS_INSPECT_STRATEGY:
     case RFS_INSPECT_STRATEGIES:
-        return suggest_strategy(suggest, what == RFS_INSPECT_STRATEGIES, err);
+        return suggest_strategy(suggest, kind->what == RFS_INSPECT_STRATEGIES, err);
     case RFS_INSPECT_ENCRYPTED:
         describe(suggest, strdup("an encrypted checkpoint"));
         suggest_key(suggest);
@@ -813,6 +1134,10 @@ static int suggest_for(struct suggest *suggest, enum rfs_inspect_what what, stru
     case RFS_INSPECT_RULES:
         describe(suggest, strdup("a file of rules"));
         offer_info(suggest);
+        return 0;
+    case RFS_INSPECT_CONFIG:
+        describe(suggest, strdup("the config of a model"));
+        suggest_above(suggest, "the model");
         return 0;
     case RFS_INSPECT_WEIGHT_MAP:
         describe(suggest, strdup("the list of the files of a checkpoint"));
@@ -827,17 +1152,17 @@ static int suggest_for(struct suggest *suggest, enum rfs_inspect_what what, stru
         return 0;
     }
     case RFS_INSPECT_RANK:
-        return suggest_tree(suggest, suggest->path) ? 0 : suggest_source(suggest, what, err);
+        return suggest_tree(suggest, suggest->path) ? 0 : suggest_source(suggest, kind, err);
     case RFS_INSPECT_FILE: {
         RFS_FREE char *rank = above_of(suggest->source.store, suggest->path, RFS_INSPECT_RANK);
-        return rank && suggest_tree(suggest, rank) ? 0 : suggest_source(suggest, what, err);
+        return rank && suggest_tree(suggest, rank) ? 0 : suggest_source(suggest, kind, err);
     }
     case RFS_INSPECT_TREE:
     case RFS_INSPECT_PARTS:
     case RFS_INSPECT_CHUNKS:
         break;
     }
-    return suggest_source(suggest, what, err);
+    return suggest_source(suggest, kind, err);
 }
 
 /* Returns the config that is only for rules that are still to be found; NULL: none is given. */
@@ -867,28 +1192,151 @@ static int take_options(struct suggest *suggest, struct rfs_error *err)
     return good ? 0 : rfs_fail_memory(err);
 }
 
-static int find_all(struct suggest *suggest, struct rfs_error *err)
+/* Looks at the path by itself. 0, or -errno with *err filled. */
+static int look(struct suggest *suggest, struct rfs_error *err)
 {
     struct rfs_inspect_kind kind = {0};
-    int rc = take_options(suggest, err)
-                 ?: rfs_tool_source_prepare(&suggest->basis, suggest->path, NULL, NULL,
-                                            &suggest->source, err);
-    if (rc == 0)
-        rc = rfs_inspect_detect(suggest->source.store, suggest->path,
-                                suggest->source.encrypted != NULL, &kind, err);
-    if (rc == 0)
-        rc = rfs_near_find(suggest->source.store, suggest->path, &suggest->near, err);
-    if (rc == 0)
-        rc = suggest_for(suggest, kind.what, err);
+    int rc = rfs_tool_source_prepare(&suggest->basis, suggest->path, NULL, NULL, &suggest->source,
+                                     err)
+                 ?: rfs_inspect_detect(suggest->source.store, suggest->path,
+                                       suggest->source.encrypted != NULL, &kind, err)
+                 ?: rfs_near_find(suggest->source.store, suggest->path, &suggest->near, err);
+
+    if (rc)
+        return rc;
+    rc = suggest_for(suggest, &kind, err);
     if (rc && rc != -ENOMEM && !err->usage && suggest_whole_of(suggest)) {
         *err = (struct rfs_error){0};
         rc = 0;
     }
-    /* A folder that is no checkpoint may have some in it. */
-    if (rc && rc != -ENOMEM && !err->usage && suggest_below(suggest) > 0) {
+    return rc;
+}
+
+/* Offers the saves of a run: all of them, as they come, and one by the step in its name. */
+static void offer_run(struct suggest *suggest)
+{
+    char *const newest = suggest->path;
+    const char *step = newest + strlen(newest);
+    const struct rfs_error before = suggest->why;
+
+    while (step > newest && step[-1] >= '0' && step[-1] <= '9')
+        step--;
+    suggest->path = suggest->run;
+    while (suggest->list.n > RUN_COMMANDS)
+        free_wanted(&suggest->list.data[--suggest->list.n]);
+    rfs_settings_free(&suggest->basis);
+    suggest->basis = (struct rfs_settings){0};
+    suggest->failed |= rfs_settings_add_all(&suggest->basis, &suggest->request->options) != 0;
+    suggest_saves(suggest);
+    offer(suggest, (struct offer){"one save by its step", "reshardfs", MOUNT_POINT,
+                                  .pairs = PAIRS("step", step)});
+    suggest->path = newest;
+    suggest->why = before;
+}
+
+static void free_all(struct suggest *suggest)
+{
+    for (size_t i = 0; i < suggest->list.n; i++)
+        free_wanted(&suggest->list.data[i]);
+    free_notes(suggest);
+    free(suggest->list.data);
+    free(suggest->notes.data);
+    free(suggest->about);
+    free(suggest->to);
+    free(suggest->path);
+    free(suggest->run);
+    free(suggest->misfit);
+    rfs_inspect_model_free(&suggest->config);
+    rfs_settings_free(&suggest->basis);
+    rfs_settings_free(&suggest->model);
+    rfs_settings_free(&suggest->rules);
+    rfs_near_free(&suggest->near);
+    rfs_path_list_free(&suggest->given);
+    rfs_headers_close(&suggest->source);
+}
+
+/*
+ * Keeps the paths of which something can be shown: advice is tried. A folder of files is replaced
+ * by the file that counts.
+ */
+static void keep_good(struct suggest *suggest, struct rfs_path_list *paths)
+{
+    const size_t n = paths->n;
+
+    paths->n = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct suggest one = {.request = suggest->request, .path = paths->data[i]};
+        struct rfs_error unused = {0};
+        bool good = (take_options(&one, &unused) ?: look(&one, &unused)) == 0 && one.list.n > 0;
+        char *file = good ? NULL : rfs_inspect_newest(suggest->source.store, one.path);
+        char *path = RFS_STEAL(one.path);
+        free_all(&one);
+        if (file) {
+            free(path);
+            path = file;
+            one = (struct suggest){.request = suggest->request, .path = strdup(file)};
+            unused = (struct rfs_error){0};
+            good = one.path && (take_options(&one, &unused) ?: look(&one, &unused)) == 0 &&
+                   one.list.n > 0;
+            free_all(&one);
+        }
+        if (good)
+            paths->data[paths->n++] = path;
+        else
+            free(path);
+    }
+}
+
+/*
+ * Looks at the checkpoints below a folder that is none: at the newest itself, if they are saves of
+ * one run, else names them. Returns 1, 0 if there is none, or -errno with *err filled.
+ */
+static int look_below(struct suggest *suggest, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list found = {0};
+
+    rfs_inspect_below(suggest->source.store, suggest->path, &found);
+    char *file = found.n == 0 ? rfs_inspect_newest(suggest->source.store, suggest->path) : NULL;
+    if (file && !rfs_path_list_add(&found, file))
+        return rfs_fail_memory(err);
+    keep_good(suggest, &found);
+    while (suggest->list.n > 0)
+        free_wanted(&suggest->list.data[--suggest->list.n]);
+    free_notes(suggest);
+    if (found.n != 1) {
+        for (size_t i = 0; i < found.n && i < MOST_BELOW; i++)
+            suggest_path(suggest, "a checkpoint in it", found.data[i]);
         describe(suggest, strdup("a folder with checkpoints in it"));
-        *err = (struct rfs_error){0};
-        rc = 0;
+        return found.n > 0;
+    }
+    if (suggest->run)
+        free(suggest->path);
+    else
+        suggest->run = suggest->path;
+    suggest->path = found.data[0];
+    found.n = 0;
+    rfs_headers_close(&suggest->source);
+    suggest->source = (struct rfs_headers_source){0};
+    rfs_near_free(&suggest->near);
+    suggest->why = *err = (struct rfs_error){0};
+    const int rc = look(suggest, err);
+    if (rc == 0)
+        offer_run(suggest);
+    return rc ? rc : 1;
+}
+
+static int find_all(struct suggest *suggest, struct rfs_error *err)
+{
+    int rc = take_options(suggest, err) ?: look(suggest, err);
+
+    /* A folder that is no checkpoint may have some in it. */
+    if (rc && rc != -ENOMEM && !err->usage) {
+        struct rfs_error below = *err;
+        const int found = look_below(suggest, &below);
+        if (found != 0) {
+            *err = found < 0 ? below : (struct rfs_error){0};
+            rc = found < 0 ? found : 0;
+        }
     }
     return rc == 0 && suggest->failed ? rfs_fail_memory(err) : rc;
 }
@@ -914,7 +1362,11 @@ static void print_places(const struct suggest *suggest)
 static void print_text(const struct suggest *suggest)
 {
     fputs("# ", stdout);
-    rfs_text_put(stdout, suggest->path);
+    rfs_text_put(stdout, suggest->run ? suggest->run : suggest->path);
+    if (suggest->run) {
+        fputs(": the newest checkpoint in it is ", stdout);
+        rfs_text_put(stdout, suggest->path);
+    }
     printf(": %s\n", suggest->about);
     print_places(suggest);
     for (size_t i = 0; i < suggest->notes.n; i++) {
@@ -931,7 +1383,9 @@ static void print_json(const struct suggest *suggest)
     struct rfs_json_write json = {.file = stdout};
 
     rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
-    rfs_json_put_text(&json, "path", suggest->path);
+    rfs_json_put_text(&json, "path", suggest->run ? suggest->run : suggest->path);
+    if (suggest->run)
+        rfs_json_put_text(&json, "newest", suggest->path);
     rfs_json_put_text(&json, "about", suggest->about);
     rfs_json_array(&json, "notes", RFS_JSON_TIGHT);
     for (size_t i = 0; i < suggest->notes.n; i++)
@@ -945,27 +1399,6 @@ static void print_json(const struct suggest *suggest)
         rfs_json_end(&json);
     }
     rfs_json_finish(&json);
-}
-
-static void free_all(struct suggest *suggest)
-{
-    for (size_t i = 0; i < suggest->list.n; i++) {
-        free(suggest->list.data[i].why);
-        free(suggest->list.data[i].command);
-    }
-    for (size_t i = 0; i < suggest->notes.n; i++)
-        free(suggest->notes.data[i]);
-    free(suggest->list.data);
-    free(suggest->notes.data);
-    free(suggest->about);
-    free(suggest->to);
-    free(suggest->path);
-    rfs_settings_free(&suggest->basis);
-    rfs_settings_free(&suggest->model);
-    rfs_settings_free(&suggest->rules);
-    rfs_near_free(&suggest->near);
-    rfs_path_list_free(&suggest->given);
-    rfs_headers_close(&suggest->source);
 }
 
 static int run(void *given, struct rfs_error *err)
