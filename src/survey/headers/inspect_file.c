@@ -374,7 +374,7 @@ static int read_headers(struct description *work, struct rfs_reading *reading)
     work->out->others = file.left_out;
     if (rc == 0 && index)
         rc = take_index(work, index);
-    if (rc == 0 && work->row->values)
+    if (rc == 0 && work->value && work->row->values)
         rc = work->row->values(file.from, work->value, work->ctx, work->err);
     rfs_index_free(index);
     return rc;

@@ -66,7 +66,7 @@ struct rfs_inspect_file {
 };
 /*
  * Reads the headers of a file of tensors of the format ROW, or with NULL an encrypted one, by the
- * options of SOURCE. Calls EACH for its tensors, and VALUE for what has a name beside them. 0, or
+ * options of SOURCE. Calls EACH for its tensors, and VALUE, or NULL, for named values. Returns 0, or
  * -errno with *err filled.
  */
 int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
