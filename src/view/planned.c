@@ -375,7 +375,8 @@ static int check_torch_options(const struct rfs_view *view, struct rfs_error *er
     const struct rfs_option *unused =
         rfs_options_first(options, RFS_OPTION_OF_PARTS, RFS_OPTION_OF_RANKS);
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->source);
-    const bool has_dicts = !chunked || chunked->format->keyed;
+    const bool has_dicts =
+        !chunked || chunked->format->keyed || rfs_formats[rfs_catalog_format(view->source)].keyed;
 
     if (unused)
         return rfs_fail_usage(err, "the folder that dist_ckpt.save wrote",
