@@ -154,7 +154,9 @@ static void show_first(const struct tree *tree, const struct rfs_scan_formats *o
 static int fail_empty(const struct tree *tree)
 {
     const struct rfs_source_spec *spec = tree->spec;
-    RFS_FREE char *elsewhere = tree->all->ranks.whole ? rfs_scan_named(spec->store, spec->path, spec->options->step) : NULL;
+    RFS_FREE char *elsewhere = tree->all->ranks.whole
+                                   ? rfs_scan_named(spec->store, spec->path, spec->options->step)
+                                   : NULL;
     char ranks[300];
     char matching[300] = "";
     char endings[RFS_FORMAT_ENDINGS_TEXT];
@@ -295,7 +297,10 @@ static void show_asked(const struct rfs_source_spec *spec, char *out, size_t siz
 static int fail_no_save(const struct tree *tree)
 {
     RFS_CLEANUP(free_saves) struct rfs_saves saves = {0};
-    RFS_FREE char *elsewhere = tree->all->ranks.whole ? rfs_scan_named(tree->spec->store, tree->spec->path, tree->spec->options->step) : NULL;
+    const struct rfs_source_spec *spec = tree->spec;
+    RFS_FREE char *elsewhere = tree->all->ranks.whole
+                                   ? rfs_scan_named(spec->store, spec->path, spec->options->step)
+                                   : NULL;
     char asked[100];
     char list[LISTED * 48 + 32];
     const int rc = find_saves(tree, &rfs_options_defaults, &saves);

@@ -66,8 +66,8 @@ struct rfs_inspect_file {
 };
 /*
  * Reads the headers of a file of tensors of the format ROW, or with NULL an encrypted one, by the
- * options of SOURCE. Calls EACH for its tensors, and VALUE, or NULL, for named values. Returns 0, or
- * -errno with *err filled.
+ * options of SOURCE. Calls EACH for its tensors, and VALUE, if it is not NULL, for named values.
+ * Returns 0, or -errno with *err filled.
  */
 int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
                      const struct rfs_format_row *row, rfs_index_each_fn *each,

@@ -308,7 +308,7 @@ static void offer_info(struct suggest *suggest)
     if (suggest->list.n >= MOST_COMMANDS)
         return;
     suggest->failed |= rfs_settings_add_all(&options, &suggest->basis) != 0;
-    /* Of a file all dicts are listed. */
+    /* All dicts of a file are listed. */
     if (entry && suggest->whole && suggest->near.folder)
         add_pairs(suggest, &options, PAIRS("entry", entry->value));
     add_command(suggest, "what is in it", "reshard info", suggest->path, NULL, &options);
@@ -945,8 +945,8 @@ static int list_whole(struct suggest *suggest, const struct rfs_inspect_kind *ki
     struct rfs_error unused = {0};
 
     if (kind->what == RFS_INSPECT_FILE)
-        return rfs_inspect_file(&suggest->source, suggest->path, kind->row, pass_over, NULL,
-                                NULL, &file, &unused);
+        return rfs_inspect_file(&suggest->source, suggest->path, kind->row, pass_over, NULL, NULL,
+                                &file, &unused);
     int rc = rfs_headers_read(&suggest->source, RFS_HEADERS_ALL, NULL, &headers, &unused);
     if (rc == 0 && headers.n > 0)
         rc = headers.ranks[0].empty ? -ENODATA : headers.ranks[0].code;

@@ -338,9 +338,10 @@ static void test_remedies(void **ctx)
             "parameter 'e': has shape [8], but the rule makes [5]: f [config.v]; try: the config");
     refuses(options, config, NULL, "e 4, w 2x2",
             "parameter 'e': has shape [4], but the rule makes [5]: f [config.v]; try: the config");
-    refuses("a = b", "{}", NULL, "b 2, b_scale_inv 2 Float32",
-            "parameter 'b_scale_inv': is taken by no rule of x.rules: the weights are quantized, "
-            "and without it they have other values; try: -o dequantize, which shows them as bfloat16");
+    refuses(
+        "a = b", "{}", NULL, "b 2, b_scale_inv 2 Float32",
+        "parameter 'b_scale_inv': is taken by no rule of x.rules: the weights are quantized, "
+        "and without it they have other values; try: -o dequantize, which shows them as bfloat16");
     refuses("index k = 0 .. config.n\na = b\nc.{k} = d.{k + 3}\nrepeat right e.{k} = b",
             "{\"n\": 1}", NULL, "b 2, d.3 2, e.1 2",
             "'e.1': is taken by no rule of x.rules, as by config.json there are fewer of its kind");
