@@ -304,9 +304,11 @@ int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **
                    struct rfs_error *err)
 {
     RFS_IMAGE_HELD *image = NULL;
+    struct rfs_error unused = {0};
     uint64_t bytes;
 
     *out = NULL;
+    err = err ? err : &unused; /* kinds copy failures to it */
     const int rc = find(view, file, &image, &bytes, err) ?: settle(view, file, bytes, err);
     if (rc == 0)
         *out = RFS_STEAL(image);
