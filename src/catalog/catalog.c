@@ -12,6 +12,7 @@
 #include "catalog/built.h"
 #include "catalog/kept_index.h"
 #include "catalog/scan/scan.h"
+#include "formats/safetensors/safetensors.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -184,6 +185,24 @@ static int set_key(struct rfs_catalog *catalog, const struct rfs_source_spec *sp
     return fclose(out) != 0 || bad || !catalog->key ? -ENOMEM : 0;
 }
 
+/*
+ * Returns the format of files of ranks that are made of a source, as far as its names tell it:
+ * MindSpore writes safetensors, too, in folders of ranks or with a map of its own.
+ */
+static enum rfs_format find_gives(const struct rfs_scan *scan)
+{
+    const struct rfs_format_row *row =
+        scan->described ? scan->described : &rfs_formats[scan->format];
+    const char *map = scan->n > 0 ? scan->data[0].weight_map : NULL;
+    const bool ranks = !scan->whole && row == &rfs_formats[RFS_FORMAT_SAFETENSORS];
+    enum rfs_weight_map_style style;
+
+    return ranks || (map && rfs_safetensors_map_style(rfs_path_name(map), &style) &&
+                     style == RFS_WEIGHT_MAP_MINDSPORE)
+               ? RFS_FORMAT_CKPT
+               : row->gives;
+}
+
 /* Registers each rank's files: the ids follow the ranks. */
 static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
                      struct rfs_error *err)
@@ -192,7 +211,7 @@ static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
         if (scan->data[i].n_files > 0)
             catalog->n_ranks = scan->data[i].rank + 1;
     catalog->builder.format = scan->format;
-    catalog->gives = (scan->described ? scan->described : &rfs_formats[scan->format])->gives;
+    catalog->gives = find_gives(scan);
     catalog->has_parts = scan->parts;
     catalog->ranks = calloc(catalog->n_ranks, sizeof *catalog->ranks);
     if (!catalog->ranks)
@@ -550,7 +569,19 @@ enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog)
 
 enum rfs_format rfs_catalog_gives(const struct rfs_catalog *catalog)
 {
-    return catalog->gives;
+    static const char mark[] = "{\"" RFS_SAFETENSORS_METADATA "\":{\"format\":\"ms\"";
+    unsigned char head[8 + sizeof mark];
+    const uint32_t file = rfs_catalog_file(catalog, rfs_catalog_lowest(catalog));
+
+    if (catalog->builder.format != RFS_FORMAT_SAFETENSORS || catalog->chunks ||
+        catalog->gives != RFS_FORMAT_SAFETENSORS)
+        return catalog->gives;
+    /* The library writes the metadata first. */
+    const ssize_t n = rfs_store_head(rfs_files_store(catalog->files),
+                                     rfs_files_path(catalog->files, file), head, sizeof head);
+    return n == (ssize_t)sizeof head && memcmp(head + 8, mark, sizeof mark - 1) == 0
+               ? RFS_FORMAT_CKPT
+               : RFS_FORMAT_SAFETENSORS;
 }
 
 bool rfs_catalog_has(const struct rfs_catalog *catalog, uint32_t rank)

@@ -116,7 +116,10 @@ struct rfs_chunks *rfs_catalog_chunks(const struct rfs_catalog *catalog);
 /* Tells, before files are indexed, that values beside tensors are kept: they are not reported. */
 void rfs_catalog_keep_values(struct rfs_catalog *catalog);
 enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog);
-/* Returns the format of the files of ranks that are made of it by default. */
+/*
+ * Returns the format of the files of ranks that are made of it by default. Reads the first bytes of
+ * one whole checkpoint of safetensors, for the name of the program that saved it.
+ */
 enum rfs_format rfs_catalog_gives(const struct rfs_catalog *catalog);
 struct rfs_files *rfs_catalog_files(struct rfs_catalog *catalog);
 struct rfs_tables *rfs_catalog_tables(struct rfs_catalog *catalog);

@@ -407,8 +407,9 @@ uint64_t rfs_view_count_parameters(const struct rfs_view *view)
  */
 static int choose_format(struct rfs_view *view, struct rfs_error *err)
 {
-    const enum rfs_format format =
-        rfs_view_options_format(&view->options, rfs_catalog_gives(view->source));
+    const bool asked = view->options.format >= 0 || view->options.shown != RFS_SHOW_RANKS;
+    const enum rfs_format format = rfs_view_options_format(
+        &view->options, asked ? RFS_FORMAT_COUNT : rfs_catalog_gives(view->source));
     const int rc = rfs_options_check_limits(&view->options, rfs_format_words[format], err);
 
     view->options.format = (int)format;

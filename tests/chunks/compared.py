@@ -103,6 +103,7 @@ def ranks_differ(case, target):
 
 def check_ranks(case, source, options, folder):
     target = os.path.join(folder, "ranks")
+    options = {"format": "ckpt", **options}
     problem = export(case, source, target, options)
     if problem or case.refusal:
         return problem

@@ -33,7 +33,7 @@ enum goal {
     WHOLE,
     WEIGHT_MAP,
     SAVES,
-    BELOW,
+    NAMED,
     INSIDE,
     FOREIGN,
     ASIDE,
@@ -169,14 +169,15 @@ static void check_saves(const struct rfs_source_spec *spec)
 /* What messages say of a folder that is no source. */
 static void check_hints(const char *path, int rc, struct rfs_error *err)
 {
-    char *below = rfs_scan_below(NULL, path);
-    char *inside = rfs_scan_inside(NULL, path, RFS_ANY_NUMBER);
+    char *named = rfs_scan_named(NULL, path, RFS_ANY_NUMBER);
+    struct rfs_path_list inside = {0};
     char *file = NULL;
     struct rfs_error other = {0};
 
-    if (below)
-        fuzz_reached(BELOW);
-    if (inside)
+    rfs_scan_inside(NULL, path, RFS_ANY_NUMBER, &inside);
+    if (named)
+        fuzz_reached(NAMED);
+    if (inside.n > 0)
         fuzz_reached(INSIDE);
     if (rc < 0 && rfs_scan_foreign(NULL, path, rc, err) == -ENOTSUP)
         fuzz_reached(FOREIGN);
@@ -185,8 +186,8 @@ static void check_hints(const char *path, int rc, struct rfs_error *err)
     rfs_scan_is_described(NULL, path);
     rfs_scan_is_of_one_rank(NULL, path);
     require_result(rfs_scan_folder(NULL, path, &file, &other), &other);
-    free(below);
-    free(inside);
+    free(named);
+    rfs_path_list_free(&inside);
     free(file);
 }
 

@@ -175,7 +175,7 @@ class Case:
         layouts = {n: self.layout(self.to, v.shape) for n, v in self.trained.items()}
         Strategy([Item(n, layout, self.trained[n].shape) for n, layout in layouts.items()]).write(folder + "/dst.ckpt")
         problem = views.check(self, os.path.join(folder, "hf"), os.path.join(folder, "as-trained"),
-                              {**self.convert(), "dst_strategy": folder + "/dst.ckpt"},
+                              {**self.convert(), "dst_strategy": folder + "/dst.ckpt", "format": "ckpt"},
                               lambda shown: self.ranks_differ(shown, layouts))
         if problem or self.refusal:
             return problem and f"from HuggingFace: {problem}"
@@ -192,7 +192,7 @@ class Case:
             if problem:
                 return f"HuggingFace's names: {problem}"
         return ready_cuts.check(
-            self, source, os.path.join(folder, "cut"), family, self.trained, convert, self.rng,
+            self, source, os.path.join(folder, "cut"), family, self.trained, {**convert, "format": "ckpt"}, self.rng,
             lambda path, wanted: compared.differs(f"{path}/checkpoint_{path.rpartition('_')[2]}.ckpt", wanted))
 
     def ranks_differ(self, shown, layouts):
