@@ -200,7 +200,7 @@ static void look_into(struct search *search, const char *path, unsigned levels)
     name_checkpoints(search, &folders);
     if (search->out->n > 0)
         return;
-    /* The last of each series that has some. */
+    /* The last of each series that has some counts. */
     for (size_t i = 0, named = SIZE_MAX; i < folders.n; i++) {
         const size_t before = search->out->n;
         if (named != SIZE_MAX && compare_series(folders.data[named], folders.data[i]) == 0)

@@ -308,7 +308,7 @@ static void offer_info(struct suggest *suggest)
     if (suggest->list.n >= MOST_COMMANDS)
         return;
     suggest->failed |= rfs_settings_add_all(&options, &suggest->basis) != 0;
-    /* All dicts of a file are listed. */
+    /* info lists all dicts of a file. */
     if (entry && suggest->whole && suggest->near.folder)
         add_pairs(suggest, &options, PAIRS("entry", entry->value));
     add_command(suggest, "what is in it", "reshard info", suggest->path, NULL, &options);
@@ -1255,6 +1255,18 @@ static void free_all(struct suggest *suggest)
     rfs_headers_close(&suggest->source);
 }
 
+/* Looks at another path, without saying what it is. Returns whether something of it can be shown. */
+static bool is_good(const struct suggest *suggest, const char *path)
+{
+    struct suggest one = {.request = suggest->request, .path = strdup(path)};
+    struct rfs_error unused = {0};
+    const bool good = one.path && (take_options(&one, &unused) ?: look(&one, &unused)) == 0 &&
+                      one.list.n > 0 && !(one.whole && one.list.n == 1 && one.why.code);
+
+    free_all(&one);
+    return good;
+}
+
 /*
  * Keeps the paths of which something can be shown: advice is tried. A folder of files is replaced
  * by the file that counts.
@@ -1265,20 +1277,13 @@ static void keep_good(struct suggest *suggest, struct rfs_path_list *paths)
 
     paths->n = 0;
     for (size_t i = 0; i < n; i++) {
-        struct suggest one = {.request = suggest->request, .path = paths->data[i]};
-        struct rfs_error unused = {0};
-        bool good = (take_options(&one, &unused) ?: look(&one, &unused)) == 0 && one.list.n > 0;
-        char *file = good ? NULL : rfs_inspect_newest(suggest->source.store, one.path);
-        char *path = RFS_STEAL(one.path);
-        free_all(&one);
+        char *path = paths->data[i];
+        bool good = is_good(suggest, path);
+        char *file = good ? NULL : rfs_inspect_newest(suggest->source.store, path);
         if (file) {
             free(path);
             path = file;
-            one = (struct suggest){.request = suggest->request, .path = strdup(file)};
-            unused = (struct rfs_error){0};
-            good = one.path && (take_options(&one, &unused) ?: look(&one, &unused)) == 0 &&
-                   one.list.n > 0;
-            free_all(&one);
+            good = is_good(suggest, path);
         }
         if (good)
             paths->data[paths->n++] = path;
