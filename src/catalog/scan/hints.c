@@ -210,13 +210,13 @@ static void look_into(struct search *search, const char *path, unsigned levels)
     }
 }
 
-void rfs_scan_inside(struct rfs_store *store, const char *path, int64_t step,
+void rfs_scan_inside(struct rfs_store *store, const char *path, int64_t step, bool files,
                      struct rfs_path_list *out)
 {
     struct search search = {.store = store, .step = step, .left = LISTED_MOST, .out = out};
 
     look_into(&search, path, LEVELS);
-    if (out->n > 0)
+    if (out->n > 0 || !files)
         return;
     search.files = true;
     search.left = LISTED_MOST;
@@ -228,7 +228,7 @@ char *rfs_scan_named(struct rfs_store *store, const char *path, int64_t step)
     RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list found = {0};
     char *text = NULL;
 
-    rfs_scan_inside(store, path, step, &found);
+    rfs_scan_inside(store, path, step, false, &found);
     for (size_t i = 0; i < found.n && i < NAMED_MOST; i++) {
         char *longer =
             text ? rfs_text_printf("%s or %s", text, found.data[i]) : strdup(found.data[i]);

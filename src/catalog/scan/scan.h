@@ -113,10 +113,11 @@ bool rfs_scan_is_rank(const char *name);
 int rfs_scan_foreign(struct rfs_store *store, const char *path, int rc, struct rfs_error *err);
 /*
  * Adds the checkpoints in folders below PATH to OUT, a few levels down; some may be left out for
- * lack of memory. Of several whose names differ in numbers it is that of STEP, or the last.
+ * lack of memory. Of several whose names differ in numbers it is that of STEP, or the last. With
+ * FILES, folders of files that are checkpoints each, if there is nothing else.
  */
 #define RFS_SCAN_INSIDE_MOST 8
-void rfs_scan_inside(struct rfs_store *store, const char *path, int64_t step,
+void rfs_scan_inside(struct rfs_store *store, const char *path, int64_t step, bool files,
                      struct rfs_path_list *out);
 /* Returns the first of them for a message, as "A or B", malloc'ed; NULL for none. */
 char *rfs_scan_named(struct rfs_store *store, const char *path, int64_t step);

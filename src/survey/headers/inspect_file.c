@@ -460,7 +460,7 @@ int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
 
 void rfs_inspect_below(struct rfs_store *store, const char *folder, struct rfs_path_list *out)
 {
-    rfs_scan_inside(store, folder, RFS_ANY_NUMBER, out);
+    rfs_scan_inside(store, folder, RFS_ANY_NUMBER, true, out);
 }
 
 char *rfs_inspect_newest(struct rfs_store *store, const char *folder)
