@@ -293,8 +293,9 @@ static int take_huggingface(const struct rfs_source_spec *spec, const struct see
 static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_scan_listing *listing,
                         struct rfs_error *err)
 {
-    RFS_FREE char *elsewhere =
-        err ? rfs_scan_named(spec->store, spec->path, spec->options->step) : NULL;
+    RFS_FREE char *elsewhere = err && listing->n == 0
+                                   ? rfs_scan_named(spec->store, spec->path, spec->options->step)
+                                   : NULL;
 
     return rfs_fail(err, -ENOENT, RFS_IN(spec->path),
                     elsewhere         ? elsewhere
