@@ -62,7 +62,7 @@ struct layout {
 
 #define LAYOUTS 7
 
-/* The first that a source has is its. */
+/* The first that gives a save is the source's. */
 static const struct layout layouts[LAYOUTS] = {
     /* MindSpore Transformers, and Megatron */
     {.begin = "iteration_",
@@ -99,7 +99,7 @@ struct run {
     struct rfs_saves found[LAYOUTS]; /* by names */
     bool tracked[LAYOUTS];           /* its tracker is there */
     bool other, script, safetensors; /* RELEASE, SCRIPT, files of safetensors are there */
-    const struct layout *layout;     /* of the source; NULL: none */
+    const struct layout *layout;     /* the one that is tried */
     struct rfs_saves *saves;         /* its own, ascending */
 };
 
@@ -204,20 +204,14 @@ static bool has_layout(struct run *run, size_t i, bool by_tracker)
     return run->found[i].n > 0;
 }
 
-/* Finds the layout of the source. 0 or -errno. */
-static int find_layout(struct run *run)
+/* Looks at the names in the source. 0 or -errno. */
+static int look(struct run *run)
 {
     for (size_t i = 0; i < LAYOUTS; i++) {
         run->found[i].folder = layouts[i].begin;
         run->found[i].digits = layouts[i].digits;
     }
-    const int rc = rfs_scan_entry_each(run->spec->store, run->spec->path, add, run, run->err);
-    for (size_t k = 0; rc == 0 && !run->layout && k < (size_t)2 * LAYOUTS; k++)
-        if (has_layout(run, k % LAYOUTS, k >= LAYOUTS)) {
-            run->layout = &layouts[k % LAYOUTS];
-            run->saves = &run->found[k % LAYOUTS];
-        }
-    return rc;
+    return rfs_scan_entry_each(run->spec->store, run->spec->path, add, run, run->err);
 }
 
 /* ---- one save -------------------------------------------------------------------------------- */
@@ -430,6 +424,15 @@ static int choose(const struct run *run, struct rfs_log *log, char **name)
                                    : choose_numbered(run, log, name);
 }
 
+/* Takes the save that counts; n stays 0 where there is none. */
+static int take_chosen(const struct run *run, struct rfs_log *log, struct rfs_scan *out)
+{
+    RFS_FREE char *name = NULL;
+    const int rc = choose(run, log, &name);
+
+    return rc || !name ? rc : take(run, name, log, out);
+}
+
 /* Refuses epoch=, and a step= that has no folder. */
 static int check_asked(const struct run *run)
 {
@@ -476,16 +479,18 @@ int rfs_scan_steps(const struct rfs_source_spec *spec, struct rfs_log *log, stru
     RFS_CLEANUP(free_run)
     struct run run = {
         .spec = spec, .err = err, .asked = saves || spec->options->step != RFS_ANY_NUMBER};
-    RFS_FREE char *name = NULL;
-    int rc = find_layout(&run);
+    int rc = look(&run);
 
-    if (rc || !run.layout)
-        return rc;
-    rc = check_asked(&run);
-    if (rc || saves)
-        return rc ?: list_saves(&run, saves);
-    rc = choose(&run, log, &name);
-    return rc || !name ? rc : take(&run, name, log, out);
+    for (size_t k = 0; k < (size_t)2 * LAYOUTS; k++) {
+        if (rc || out->n > 0 || (saves && saves->n > 0))
+            break;
+        if (!has_layout(&run, k % LAYOUTS, k >= LAYOUTS))
+            continue;
+        run.layout = &layouts[k % LAYOUTS];
+        run.saves = &run.found[k % LAYOUTS];
+        rc = check_asked(&run) ?: (saves ? list_saves(&run, saves) : take_chosen(&run, log, out));
+    }
+    return rc;
 }
 
 int rfs_scan_saves_may_come(const struct rfs_source_spec *spec, struct rfs_error *err)

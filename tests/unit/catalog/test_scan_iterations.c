@@ -181,6 +181,35 @@ static void test_megatron(void **state)
     REFUSED(s, -ENOENT, "no iteration 12 in it; there are 3, and the last is iter_0000011");
 }
 
+/* Megatron's tracker and a folder "release" hide no save of DeepSpeed. */
+static void test_release_beside_tags(void **state)
+{
+    struct scanning *s = *state;
+
+    put(s, "release/x");
+    put_text(s, TRACKER, "1");
+    put_text(s, "latest", "mine");
+    put(s, "mine/mp_rank_00_model_states.pt");
+    put(s, "mine/zero_pp_rank_0_mp_rank_00_optim_states.pt");
+    scanned(s);
+    assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_ZERO]);
+}
+
+/* A layout without a save that has ended hides no saves of another one. */
+static void test_unfinished_beside_tags(void **state)
+{
+    struct scanning *s = *state;
+    struct rfs_saves saves;
+    struct rfs_error err = {0};
+
+    put(s, "step-1/__0_0.distcp");
+    put(s, "global_step10/mp_rank_00_model_states.pt");
+    assert_int_equal(rfs_scan_saves(&s->spec, &saves, &err), 0);
+    assert_int_equal(saves.n, 1);
+    assert_int_equal(saves.data[0].step, 10);
+    rfs_scan_saves_free(&saves);
+}
+
 /* Others have names that are like these. */
 /* HyperParallel's steps, with a tracker of a name of its own; another program's are none. */
 static void test_hyper_parallel(void **state)
@@ -368,12 +397,22 @@ static void test_steps_of_other_programs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_tracker),        TEST(test_no_tracker),
-        TEST(test_unfinished),     TEST(test_one_rank),
-        TEST(test_hyper_parallel), TEST(test_other_names),
-        TEST(test_all_steps),      TEST(test_megatron),
-        TEST(test_torchtitan),     TEST(test_steps_of_other_programs),
-        TEST(test_other_layouts),  TEST(test_followed),
+        TEST(test_tracker),
+        TEST(test_no_tracker),
+        TEST(test_unfinished),
+        TEST(test_one_rank),
+        TEST(test_hyper_parallel),
+        TEST(test_other_names),
+        TEST(test_release_beside_tags),
+        TEST(test_other_names),
+        TEST(test_unfinished_beside_tags),
+        TEST(test_other_names),
+        TEST(test_all_steps),
+        TEST(test_megatron),
+        TEST(test_torchtitan),
+        TEST(test_steps_of_other_programs),
+        TEST(test_other_layouts),
+        TEST(test_followed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
