@@ -174,7 +174,7 @@ static void check_hints(const char *path, int rc, struct rfs_error *err)
     char *file = NULL;
     struct rfs_error other = {0};
 
-    rfs_scan_inside(NULL, path, RFS_ANY_NUMBER, &inside);
+    rfs_scan_inside(NULL, path, RFS_ANY_NUMBER, true, &inside);
     if (named)
         fuzz_reached(NAMED);
     if (inside.n > 0)
