@@ -130,13 +130,13 @@ $ reshard export dcp front -d dst_strategy.ckpt >/dev/null; reshard export dcp a
 $ diff -r front asked -x 'reshard-manifest*' && ls front/rank_3
 checkpoint_3.safetensors
 $ for from in front/rank_3/checkpoint_3.safetensors one_mindformers src/rank_0/checkpoint_0.ckpt; do reshard export $from by_default -o 'prefix=a,only=layer1.bias' >/dev/null; ls by_default/rank_0; rm -r by_default; done
-a0.safetensors
+a0.ckpt
 a0.ckpt
 a0.ckpt
 $ reshard export dcp front -d dst_strategy.ckpt -o crc
 reshard: error: option crc is for .ckpt files: in a safetensors file the checksum would stand before the data that it sums up; try: leave crc out, or -o format=ckpt
 (exit 2)
-$ reshard export front/rank_3/checkpoint_3.safetensors layers -o order=layers >/dev/null; ls layers/rank_0
+$ reshard export dcp layers -d dst_strategy.ckpt -o order=layers >/dev/null; ls layers/rank_0
 checkpoint_0.safetensors
 
 # where the bytes are

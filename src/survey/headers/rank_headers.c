@@ -88,6 +88,23 @@ int rfs_headers_aside(const struct rfs_headers_source *source, const struct rfs_
     return source->encryption ? 0 : rfs_catalog_weigh_aside(source->catalog, err);
 }
 
+bool rfs_headers_begin(const struct rfs_headers_source *source, const char *word)
+{
+    struct rfs_catalog *catalog = source->catalog;
+    const size_t n = strlen(word);
+    const struct rfs_index *index = NULL;
+    struct rfs_error unused;
+    bool found = false;
+
+    if (rfs_catalog_index(catalog, rfs_catalog_lowest(catalog), RFS_NO_RANK, &index, &unused))
+        return false;
+    for (size_t i = 0; i < index->n && !found; i++) {
+        const char *name = rfs_catalog_name(catalog, index->entries[i].name);
+        found = strncmp(name, word, n) == 0 && name[n] == '.';
+    }
+    return found;
+}
+
 void rfs_headers_close(struct rfs_headers_source *source)
 {
     if (source->pool)

@@ -1003,7 +1003,7 @@ static int suggest_source(struct suggest *suggest, const struct rfs_inspect_kind
                                               : "one whole checkpoint",
                                           strcmp(format, "gguf") == 0 ? "GGUF" : format));
         for (size_t i = 0; i < sizeof model_words / sizeof *model_words; i++)
-            if (strcmp(format, "pt") == 0)
+            if (strcmp(format, "pt") == 0 && !rfs_headers_begin(&suggest->source, model_words[i]))
                 try_dict(suggest, model_words[i]);
     } else {
         describe(suggest,

@@ -28,6 +28,7 @@ enum {
     RULES = OTHERS + RFS_INSPECT_RULES,
     WEIGHT_MAP = OTHERS + RFS_INSPECT_WEIGHT_MAP,
     MANIFEST = OTHERS + RFS_INSPECT_MANIFEST,
+    REFUSED = -1,
 };
 
 /* A file of a kind, and one that a damaged one may be taken for: it then has no content. */
@@ -62,7 +63,11 @@ static int detect(const char *root, const char *name, const void *data, size_t n
     struct rfs_error err;
 
     tree_write(root, name, data, n);
-    assert_int_equal(rfs_inspect_detect(NULL, tree_path(root, name), false, &kind, &err), 0);
+    const int rc = rfs_inspect_detect(NULL, tree_path(root, name), false, &kind, &err);
+    if (rc) { /* JSON of no kind */
+        assert_int_equal(rc, -EINVAL);
+        return REFUSED;
+    }
     assert_true(!kind.row == (kind.what != RFS_INSPECT_FILE));
     return kind.row ? (int)(kind.row - rfs_formats) : OTHERS + (int)kind.what;
 }
@@ -71,7 +76,9 @@ static void expect(const char *root, const struct file *file, const char *data, 
 {
     const int kind = detect(root, file->name, data, n);
 
-    if (kind != file->kind && kind != file->damaged)
+    const bool json = strstr(file->name, ".json") != NULL;
+
+    if (kind != file->kind && kind != file->damaged && !(json && kind == REFUSED))
         fail_msg("%s, %zu bytes, damaged at %zu: %d", file->name, n, at, kind);
 }
 
