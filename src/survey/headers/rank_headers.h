@@ -44,7 +44,7 @@ int rfs_headers_open(struct rfs_headers_source *source, const char *path, struct
  */
 int rfs_headers_aside(const struct rfs_headers_source *source, const struct rfs_aside **out,
                       struct rfs_error *err);
-/* Says whether a tensor of an open source's first rank has a name that begins with WORD and a dot. */
+/* Says whether a tensor of the first rank of an open source is named WORD, a dot and more. */
 bool rfs_headers_begin(const struct rfs_headers_source *source, const char *word);
 /* Closes a source, also one that is zero. */
 void rfs_headers_close(struct rfs_headers_source *source);

@@ -1255,7 +1255,7 @@ static void free_all(struct suggest *suggest)
     rfs_headers_close(&suggest->source);
 }
 
-/* Looks at another path, without saying what it is. Returns whether something of it can be shown. */
+/* Looks at another path without a word about it. Says whether something of it can be shown. */
 static bool is_good(const struct suggest *suggest, const char *path)
 {
     struct suggest one = {.request = suggest->request, .path = strdup(path)};
