@@ -59,9 +59,12 @@ static void parse_rules(char *text)
     rfs_names_free(output_map);
 }
 
+/* A pattern costs its length times that of the name, for each type. */
+#define TEXT_MOST 2048
+
 void fuzz_one(const uint8_t *data, size_t size)
 {
-    if (size == 0)
+    if (size == 0 || size > TEXT_MOST)
         return;
     if (data[0] % 2) {
         parse_names(data + 1, size - 1);
