@@ -800,7 +800,8 @@ static void look(struct guard *g)
     uint64_t turns;
     const bool unwatched = is_unwatched(&m->requests, &turns);
 
-    g->takes = unwatched && turns == g->turns ? fuse_session_fd(m->session) : -1;
+    /* Before the first thread came, nobody knows how long a read of a request has to be. */
+    g->takes = unwatched && turns > 0 && turns == g->turns ? fuse_session_fd(m->session) : -1;
     g->turns = turns;
     g->quiet = signalled || unwatched ? 0 : g->quiet + 1;
 }

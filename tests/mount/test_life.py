@@ -67,6 +67,18 @@ def test_stat_opens_what_the_file_needs():
         m.process.wait(PATIENCE)
 
 
+def test_guard_waits_for_the_first_thread():
+    """On a loaded machine the guard ticks before the first thread waits for requests: it takes none then, without a word."""
+    needs_strace_of_a_mount()
+    tree = small()
+    slowly = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=clone,clone3", "-e",
+              "inject=clone,clone3:delay_exit=400000"]
+    with Foreground(tree.src, tree.options(), before=slowly) as m:
+        for rank in range(2):
+            same_bytes(m.read(rank), tree.expected(rank), f"rank {rank}")
+        equal([line for line in m.log().splitlines() if "warning" in line], [], "warnings")
+
+
 def test_memory_is_the_cache_and_64_mib():
     """Whatever the size of the tensors: here one of 192 MiB, gathered from runs of 64 bytes."""
     if sanitized():
