@@ -152,7 +152,8 @@ def test_formats_that_are_not_read():
 
 def test_the_folder_below():
     tree = new()
-    want = f"{tree.dir}: the folder has no rank_N folder in it; try: {tree.src}"
+    strategies = "; or a checkpoint file itself, or segmented to take all files as one"  # they are .ckpt files, too
+    want = f"{tree.dir}: the folder has no rank_N folder in it; try: {tree.src}{strategies}"
     fails(1, want, "--check", tree.dir, "-o", tree.options())
 
 

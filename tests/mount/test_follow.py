@@ -278,7 +278,7 @@ def test_follow_trackers():
     job = Training()
     for view, prefix, digits in (("mindformers", "iteration_", 8), ("dcp", "iter_", 7)):
         source, save, track = iterations(job, view, prefix, digits)
-        dst = f"dst_strategy={job.tree.dir}/dst_strategy.ckpt,follow={EVERY}"
+        dst = f"dst_strategy={job.tree.dir}/dst_strategy.ckpt,format=ckpt,follow={EVERY}"
         with Foreground(source, dst, mnt=folder(f"mnt-{view}")) as m:
             first = save(10, 1, tracks=False)
             unchanged(m)

@@ -151,7 +151,7 @@ def test_metadata_that_changes():
         options = f"src_strategy={tree.dir}/src_strategy.ckpt,dst_strategy={tree.dir}/dst_strategy.ckpt,view={view}"
         got = run(reshard, "export", tree.src, source, "--no-fsync", "-o", options)
         equal(got.returncode, 0, f"exporting {view}: {got.stderr}")
-        with Mount(source, f"dst_strategy={tree.dir}/dst_strategy.ckpt", mnt=folder("mnt-" + view)) as m:
+        with Mount(source, f"dst_strategy={tree.dir}/dst_strategy.ckpt,format=ckpt", mnt=folder("mnt-" + view)) as m:
             same_bytes(m.read(0), tree.expected(0), view)
             fd = os.open(m.file(0), os.O_RDONLY)
             os.chmod(os.path.join(source, name), 0o600)

@@ -293,15 +293,16 @@ static int take_huggingface(const struct rfs_source_spec *spec, const struct see
 static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_scan_listing *listing,
                         struct rfs_error *err)
 {
-    RFS_FREE char *elsewhere = err && listing->n == 0
-                                   ? rfs_scan_named(spec->store, spec->path, spec->options->step)
-                                   : NULL;
+    RFS_FREE char *below =
+        err ? rfs_scan_named(spec->store, spec->path, spec->options->step) : NULL;
+    const char *own = listing->n == 0 ? ""
+                                      : "; or a checkpoint file itself, or segmented to take all "
+                                        "files as one";
+    RFS_FREE char *remedy = rfs_text_printf("%s%s", below ? below : REMEDY_ROOT, own);
 
-    return rfs_fail(err, -ENOENT, RFS_IN(spec->path),
-                    elsewhere         ? elsewhere
-                    : listing->n == 0 ? REMEDY_ROOT
-                                      : REMEDY_ROOT
-                        "; or a checkpoint file itself, or segmented to take all files as one",
+    if (!remedy)
+        return rfs_fail_memory(err);
+    return rfs_fail(err, -ENOENT, RFS_IN(spec->path), remedy,
                     "the folder has no rank_N folder in it");
 }
 
