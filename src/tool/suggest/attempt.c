@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attempts: a view is opened by some options and its files are planned, from headers alone; what
+ * works becomes a command.
+ */
+#include "base/cleanup.h"
+#include "reshard.h"
+#include "tool/common/show.h"
+#include "tool/suggest/internal.h"
+#include "tool/suggest/shell.h"
+
+enum { MOST_PLANNED = 64 /* files of a view */ };
+
+void rfs_advice_free_notes(struct rfs_advice *advice)
+{
+    while (advice->notes.n > 0)
+        free(advice->notes.data[--advice->notes.n]);
+}
+
+void rfs_advice_note(struct rfs_advice *advice, char *text)
+{
+    advice->failed |= !text || !RFS_PUSH(&advice->notes, text);
+}
+
+void rfs_advice_command(struct rfs_advice *advice, const char *why, const char *program,
+                        const char *path, const char *place, const struct rfs_settings *options)
+{
+    const struct rfs_wanted wanted = {rfs_printed_memory(strdup(why)),
+                                      rfs_shell_command(program, path, place, options)};
+
+    advice->failed |= !RFS_PUSH(&advice->list, wanted);
+}
+
+static void ignore(void *ctx, enum reshard_level level, const char *line)
+{
+    (void)ctx;
+    (void)level;
+    (void)line;
+}
+
+/* Plans the files in a folder of a view, and counts its entries. 0 or -errno with *err filled. */
+static int plan_folder(reshard_view *view, uint64_t folder, unsigned *planned, unsigned *entries,
+                       struct rfs_error *err)
+{
+    reshard_dirent entry = {.struct_size = sizeof entry};
+    int rc = 0;
+
+    for (uint64_t at = 0; rc == 0 && *planned < MOST_PLANNED; at++) {
+        reshard_stat st = {.struct_size = sizeof st};
+        reshard_error failure = {.struct_size = sizeof failure};
+        unsigned unused = 0;
+        if (reshard_list(view, folder, at, &entry) != 1)
+            break;
+        ++*entries;
+        if (entry.is_dir) {
+            rc = plan_folder(view, entry.id, planned, &unused, err);
+            continue;
+        }
+        ++*planned;
+        rc = reshard_getattr(view, entry.id, &st, &failure);
+        if (rc)
+            *err = (struct rfs_error){.code = rc};
+        if (rc)
+            memcpy(err->text, failure.message, sizeof err->text);
+    }
+    return rc;
+}
+
+RFS_CLEANUP_OF(close_view, reshard_view *, reshard_close)
+
+/* Compares the ranks of a view: sizes that are kept need no plan. 0 or -errno with *err filled. */
+static int compare_ranks(reshard_view *view, struct rfs_error *err)
+{
+    reshard_error failure = {.struct_size = sizeof failure};
+    const int rc = reshard_check_strategies(view, &failure);
+
+    if (rc) {
+        *err = (struct rfs_error){.code = rc};
+        memcpy(err->text, failure.message, sizeof err->text);
+    }
+    return rc;
+}
+
+int rfs_advice_try(struct rfs_advice *advice, const struct rfs_settings *options, bool wary,
+                   unsigned *entries, struct rfs_error *err)
+{
+    RFS_CLEANUP(close_view) reshard_view *view = NULL;
+    const struct rfs_view_how how = {.log = ignore, .wary = wary};
+    unsigned planned = 0;
+    const int rc = rfs_tool_open(advice->path, options, &how, &view, err)
+                       ?: compare_ranks(view, err)
+                       ?: plan_folder(view, RESHARD_ROOT, &planned, entries, err);
+
+    advice->failed |= rc == -ENOMEM;
+    return rc;
+}
+
+bool rfs_advice_shows(struct rfs_advice *advice, const struct rfs_settings *options,
+                      unsigned *entries)
+{
+    struct rfs_error err = {0};
+    unsigned unused = 0;
+    const int rc = rfs_advice_try(advice, options, false, entries ? entries : &unused, &err);
+
+    if (rc && advice->why.code == 0)
+        advice->why = err;
+    return rc == 0;
+}
+
+void rfs_advice_pairs(struct rfs_advice *advice, struct rfs_settings *to, const char *const *pairs)
+{
+    for (; pairs && *pairs; pairs += 2)
+        advice->failed |= rfs_settings_add(to, pairs[0], pairs[1], NULL) != 0;
+}
+
+bool rfs_advice_offer(struct rfs_advice *advice, struct rfs_offer offer)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+
+    if (advice->list.n >= RFS_ADVICE_MOST)
+        return false;
+    advice->failed |= rfs_settings_add_all(&options, &advice->basis) != 0;
+    if (offer.of_model || offer.converts)
+        advice->failed |= rfs_settings_add_all(&options, &advice->model) != 0;
+    if (offer.converts)
+        advice->failed |= rfs_settings_add_all(&options, &advice->rules) != 0;
+    rfs_advice_pairs(advice, &options, offer.pairs);
+    if (advice->failed || !rfs_advice_shows(advice, &options, NULL))
+        return false;
+    rfs_advice_command(advice, offer.why, offer.program, advice->path, offer.place, &options);
+    return true;
+}
+
+int rfs_advice_open_rules(const struct rfs_advice *advice, const struct rfs_settings *options,
+                          struct rfs_inspect_rules *result, struct rfs_error *err)
+{
+    RFS_CLEANUP(close_view) reshard_view *view = NULL;
+    const struct rfs_view_how how = {.log = ignore};
+
+    return rfs_tool_open(advice->path, options, &how, &view, err)
+               ?: rfs_inspect_rules(view, result, err);
+}
