@@ -42,7 +42,7 @@ struct rfs_inspect_made {
     uint32_t line;
 };
 
-/* The result of the rules of a view. */
+/* The result of the rules of a view, whose memory the texts are. */
 struct rfs_inspect_rules {
     const char *from, *to; /* names of the two sides */
     size_t sources, dropped, made;

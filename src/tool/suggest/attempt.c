@@ -132,11 +132,16 @@ bool rfs_advice_offer(struct rfs_advice *advice, struct rfs_offer offer)
 }
 
 int rfs_advice_open_rules(const struct rfs_advice *advice, const struct rfs_settings *options,
-                          struct rfs_inspect_rules *result, struct rfs_error *err)
+                          char **to, struct rfs_error *err)
 {
     RFS_CLEANUP(close_view) reshard_view *view = NULL;
     const struct rfs_view_how how = {.log = ignore};
+    struct rfs_inspect_rules result;
+    const int rc = rfs_tool_open(advice->path, options, &how, &view, err)
+                       ?: rfs_inspect_rules(view, &result, err);
 
-    return rfs_tool_open(advice->path, options, &how, &view, err)
-               ?: rfs_inspect_rules(view, result, err);
+    if (rc || !to)
+        return rc;
+    *to = strdup(result.to);
+    return *to ? 0 : rfs_fail_memory(err);
 }

@@ -68,9 +68,12 @@ int rfs_advice_try(struct rfs_advice *advice, const struct rfs_settings *options
  */
 bool rfs_advice_shows(struct rfs_advice *advice, const struct rfs_settings *options,
                       unsigned *entries);
-/* Opens a view through rules, and gives their result. 0 or -errno with *err filled. */
+/*
+ * Opens a view through rules. Gives the side that they make in *to, malloc'ed, unless TO is NULL.
+ * 0 or -errno with *err filled.
+ */
 int rfs_advice_open_rules(const struct rfs_advice *advice, const struct rfs_settings *options,
-                          struct rfs_inspect_rules *result, struct rfs_error *err);
+                          char **to, struct rfs_error *err);
 /* Adds options, by names and values to a NULL; PAIRS may be NULL. */
 void rfs_advice_pairs(struct rfs_advice *advice, struct rfs_settings *to, const char *const *pairs);
 

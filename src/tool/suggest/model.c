@@ -80,7 +80,6 @@ static int try_rules(void *ctx, const struct rfs_inspect_shipped *shipped, struc
     struct rfs_advice *advice = matching->advice;
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
     struct rfs_error why = {0};
-    struct rfs_inspect_rules result;
     const char *config = rfs_settings_last(&advice->basis, "hf_config") ? NULL : matching->config;
     const char *const *pairs =
         RFS_PAIRS("convert", shipped->name, config ? "hf_config" : NULL, config);
@@ -90,20 +89,21 @@ static int try_rules(void *ctx, const struct rfs_inspect_shipped *shipped, struc
         return 0;
     if (rules_options(advice, shipped->name, config, &options))
         return rfs_fail_memory(err);
-    if (rfs_advice_open_rules(advice, &options, &result, &why)) {
+    const int rc = rfs_advice_open_rules(advice, &options, advice->to ? NULL : &advice->to, &why);
+    if (rc == -ENOMEM)
+        return rfs_fail_memory(err);
+    if (rc) {
         if (!advice->misfit && matching->named)
             advice->misfit =
                 rfs_text_printf("convert=%s does not fit: %s", shipped->name, why.text);
         return 0;
     }
-    if (advice->to) {
+    if (advice->rules.list.n > 0)
         rfs_advice_note(advice, rfs_text_printf("the rules %s fit as well: convert=%s",
                                                 shipped->name, shipped->name));
-        return 0;
-    }
-    advice->to = strdup(result.to);
-    rfs_advice_pairs(advice, &advice->rules, pairs);
-    return advice->to ? 0 : rfs_fail_memory(err);
+    else
+        rfs_advice_pairs(advice, &advice->rules, pairs);
+    return 0;
 }
 
 /* Returns whether two small files have one text. */
@@ -149,12 +149,11 @@ static bool is_the_only(struct rfs_advice *advice, const struct rfs_path_list *c
 
     for (size_t k = i + 1; k < configs->n; k++) {
         RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
-        struct rfs_inspect_rules result;
         struct rfs_error unused;
         if (is_same_text(advice->source.store, configs->data[i], configs->data[k]))
             continue;
         advice->failed |= rules_options(advice, rules->value, configs->data[k], &options) != 0;
-        if (advice->failed || rfs_advice_open_rules(advice, &options, &result, &unused))
+        if (advice->failed || rfs_advice_open_rules(advice, &options, NULL, &unused))
             continue;
         rfs_advice_free_notes(advice);
         rfs_advice_note(advice,
