@@ -6,7 +6,7 @@
  *     {dp} {edp}        the replicas of a stage's devices beside tp, and beside ep
  *     {etp1}            1: no tensor parallelism of experts, if a training has said so
  *     {etp}             the degree of tensor parallelism of experts: that of all tensors, unless
- *                       experts are over ep or the user gives another
+ *                       experts are over ep, there is none, or the user gives another
  *     {embedding}       the stages of the embedding: the first, and the last if that is the output
  *
  * Only files with {ep} know experts that are cut over devices.
@@ -70,6 +70,35 @@ static uint64_t devices_of_experts(const struct cuts *cuts)
     return (uint64_t)cuts->degree[EP] * (cuts->own_experts ? cuts->degree[ETP] : 1);
 }
 
+static bool is_output(const char *name)
+{
+    return rfs_text_ends(name, "lm_head.weight") ||
+           (rfs_text_ends(name, "output_layer.weight") && !strstr(name, "mtp."));
+}
+
+static bool is_expert(const char *name)
+{
+    return strstr(name, ".experts.") != NULL;
+}
+
+static bool is_one_expert(const char *name)
+{
+    const char *found = strstr(name, ".experts.");
+
+    return found && isdigit((unsigned char)found[strlen(".experts.")]);
+}
+
+/* Returns whether the model has a parameter of a kind. */
+static bool has(const struct rfs_layout_rules_use *use, bool (*is)(const char *name))
+{
+    const size_t n = use->source ? rfs_strategy_count(use->source) : use->n;
+
+    for (size_t i = 0; i < n; i++)
+        if (is(use->source ? rfs_strategy_param(use->source, i) : use->names[i]))
+            return true;
+    return false;
+}
+
 /* Reads the words, and finds the number of ranks and of replicas. */
 static int take_words(struct cuts *cuts)
 {
@@ -102,38 +131,9 @@ static int take_words(struct cuts *cuts)
                                           cuts->option, cuts->value);
     cuts->devices = (uint32_t)devices;
     degree[DP] = cuts->devices / degree[TP];
-    if (!cuts->own_experts)
-        degree[ETP] = degree[EP] > 1 ? 1 : degree[TP];
+    if (!cuts->own_experts) /* of a model without experts nothing is cut over them */
+        degree[ETP] = degree[EP] > 1 || !has(cuts->use, is_expert) ? 1 : degree[TP];
     return 0;
-}
-
-static bool is_output(const char *name)
-{
-    return rfs_text_ends(name, "lm_head.weight") ||
-           (rfs_text_ends(name, "output_layer.weight") && !strstr(name, "mtp."));
-}
-
-static bool is_expert(const char *name)
-{
-    return strstr(name, ".experts.") != NULL;
-}
-
-static bool is_one_expert(const char *name)
-{
-    const char *found = strstr(name, ".experts.");
-
-    return found && isdigit((unsigned char)found[strlen(".experts.")]);
-}
-
-/* Returns whether the model has a parameter of a kind. */
-static bool has(const struct rfs_layout_rules_use *use, bool (*is)(const char *name))
-{
-    const size_t n = use->source ? rfs_strategy_count(use->source) : use->n;
-
-    for (size_t i = 0; i < n; i++)
-        if (is(use->source ? rfs_strategy_param(use->source, i) : use->names[i]))
-            return true;
-    return false;
 }
 
 /* Returns the text of a file with its holes filled; owned. NULL when out of memory. */

@@ -18,7 +18,7 @@ from dcp_program import Plain, Sharded
 FIXED = {}
 TRIES = 12  # of random options, until some are not refused
 MANIFEST = "reshard-manifest.json"
-VIEWS = ["ranks", "huggingface", "unified", "dcp", "mindformers", "hyper_parallel", "peft"]
+VIEWS = ["ranks", "huggingface", "unified", "dcp", "mindformers", "hyper_parallel", "gguf", "peft"]
 SHAPES = {"embed.weight": (8, 6), "layers.0.w": (8, 4), "layers.0.b": (8,), "layers.1.w": (8, 4), "layers.1.b": (8,),
           "layers.2.w": (4, 8), "norm.weight": (4,), "scalar": ()}
 VALUES = {"step": 7, "note": "text", "groups": [{"lr": 0.1}], "none": None}

@@ -169,6 +169,21 @@ static void every_name_of_the_rules_has_a_cut(void **unused)
             fail_msg("%s is of no use", without_cuts[i]);
 }
 
+/* Without experts tp cuts nothing of them; etp that a user gives is a mistake then. */
+static void models_without_experts_need_no_etp(void **unused)
+{
+    const char *const names[] = {"model.layers.0.mlp.gate_proj.weight", "model.norm.weight"};
+    struct rfs_strategy *s;
+    struct rfs_error err = {0};
+
+    (void)unused;
+    assert_int_equal(make("tp2", NAMES(names), 0, &s, &err), 0);
+    assert_int_equal(rfs_strategy_devices(s), 2);
+    rfs_strategy_free(s);
+    assert_int_equal(make("tp2,etp2", NAMES(names), 0, &s, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "etp cuts no parameter"));
+}
+
 static void unknown_names_are_refused(void **unused)
 {
     const char *const names[] = {mindformers[0], mindformers[1], "decoder.layers.0.mlp.extra"};
@@ -267,6 +282,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(degrees_and_rules_are_told_apart),
         cmocka_unit_test(every_name_of_the_rules_has_a_cut),
+        cmocka_unit_test(models_without_experts_need_no_etp),
         cmocka_unit_test(unknown_names_are_refused),
         cmocka_unit_test(ranks_of_degrees),
         cmocka_unit_test(what_does_not_fit_is_refused),
