@@ -96,11 +96,11 @@ def packed(data):
 
 
 def flat(value, before=""):
-    """The tensors of nested dicts, by names with dots."""
+    """The tensors of nested dicts and lists, by names with dots."""
     if isinstance(value, torch.Tensor):
         return {before: value}
     out = {}
-    for key, one in value.items() if isinstance(value, dict) else ():
+    for key, one in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ():
         out.update(flat(one, f"{before}.{key}" if before else str(key)))
     return out
 
@@ -161,10 +161,12 @@ def whole_differs(found, truth, exact):
     return f"there are more: {more[:4]}" if exact and more else None
 
 
-def cut_differs(found, truth):
-    """Whether files of ranks, by other names, have other numbers than the truth."""
-    got, want = elements(t for one in found for t in one.values()), elements(truth.values())
-    return None if got == want else f"{len(want - got)} numbers are missing, {len(got - want)} are others"
+def cut_differs(found, truth, source):
+    """Whether files of ranks, by other names, have other numbers than the truth, or else than the files of their source."""
+    given = [truth] if truth else [{n: t for n, t in one.items() if n != "rng_state"} for one in tensors(source)]
+    found = [{n: t for n, t in one.items() if n != "rng_state"} for one in found]  # each rank has its own, in no strategy
+    got, want = (elements(t for one in some for t in one.values()) for some in (found, given))
+    return None if got == want and got else f"{len(want - got)} numbers are missing, {len(got - want)} are others"
 
 
 def type_in(words, **how):
@@ -181,13 +183,13 @@ RENAMED = [False]  # the source has the names of a training, and the truth those
 
 
 def compare(words, folder, truth, exact):
-    found = tensors(folder)
+    found, source = tensors(folder), words[1 if words[0] == "reshardfs" else 2]
     if RENAMED[0] and option(words, "convert") is None:
-        return cut_differs(found, truth)
+        return cut_differs(found, truth, source)
     if option(words, "convert") is not None and option(words, "view") not in ("huggingface", "peft"):
-        return cut_differs(found, truth)
+        return cut_differs(found, truth, source)
     if option(words, "dst_rules") is not None or option(words, "nshards") is not None or "-d" in words:
-        return cut_differs(found, truth)
+        return cut_differs(found, truth, source)
     strict = exact and option(words, "view") in ("huggingface", "peft")
     return whole_differs(merged(found), truth, strict)
 
