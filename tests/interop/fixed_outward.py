@@ -364,7 +364,7 @@ def dtype_from_float8(rng, folder):
             expected = np.array(numbers, np.float32)
             assert ((got == expected) & (np.signbit(got) == np.signbit(expected))
                     | np.isnan(got) & np.isnan(expected)).all(), name
-    return Story({"dtype": "float32"}, check=check)
+    return Story({"dtype": "float32", "format": "ckpt"}, check=check)
 
 
 @story
@@ -420,8 +420,8 @@ def names_of_huggingface(rng, folder):
             assert {n: values.loaded_bytes(v) for n, v in got.items()} == \
                 {n: values.loaded_bytes(v) for n, v in want.items()}, rank
             assert sorted(got) == sorted(TO_MINDSPORE.values())
-    return Story({"dst_strategy": os.path.join(folder, "dst.ckpt"), "names": os.path.join(folder, "map.json")},
-                 check=check)
+    return Story({"dst_strategy": os.path.join(folder, "dst.ckpt"), "names": os.path.join(folder, "map.json"),
+                  "format": "ckpt"}, check=check)
 
 
 @story
@@ -543,7 +543,7 @@ def names_of_parts(rng, folder):
         got = ms.load_checkpoint(os.path.join(path, "rank_0", "checkpoint_0.ckpt"))
         assert {n: values.loaded_bytes(v)[2] for n, v in got.items()} == \
             {n: v.data.tobytes() for n, v in shown.items()}
-    return Story({"names": os.path.join(folder, "map.json")}, check=check)
+    return Story({"names": os.path.join(folder, "map.json"), "format": "ckpt"}, check=check)
 
 
 @story

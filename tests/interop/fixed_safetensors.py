@@ -235,7 +235,9 @@ def from_huggingface_one_file(rng, folder):
     write_library(os.path.join(folder, "src", "model.safetensors"), named)
     with open(os.path.join(folder, "src", "config.json"), "w") as f:
         f.write("{}")
-    return write_expected(folder, None, model_strategy(named), by_name(named))
+    out = write_expected(folder, None, model_strategy(named), by_name(named))
+    out.options["format"] = "ckpt"
+    return out
 
 
 def write_huggingface(folder, named, parts=3, index="model.safetensors.index.json"):
@@ -256,7 +258,9 @@ def from_huggingface_parts(rng, folder):
     """model-0000x-of-0000y.safetensors with an index, in whose order the parameters are."""
     named = model_values(rng)
     write_huggingface(os.path.join(folder, "src"), named)
-    return write_expected(folder, None, model_strategy(named), by_name(named))
+    out = write_expected(folder, None, model_strategy(named), by_name(named))
+    out.options["format"] = "ckpt"
+    return out
 
 
 @story
