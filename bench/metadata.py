@@ -111,7 +111,7 @@ def first_bytes(arguments, source, mount, rank):
                 sys.exit("bench: it cannot be mounted")
             time.sleep(0.001)
         listed = os.listdir(mount)
-        with open(os.path.join(mount, f"rank_{rank}", f"checkpoint_{rank}.ckpt"), "rb") as file:
+        with open(os.path.join(mount, f"rank_{rank}", f"checkpoint_{rank}.safetensors"), "rb") as file:
             file.read(1 << 20)
         took = time.monotonic() - start, processor_seconds(server.pid)
         with open(f"/proc/{server.pid}/status", encoding="ascii") as file:

@@ -39,7 +39,7 @@ def int4(n):
 FORMATS = (("FP8 in blocks", fp8), ("INT4 in groups", int4))
 # What is read, the options, the file, and the share of the null server to reach.
 VIEWS = (("whole", "view=huggingface,file_size=1000G", "model.safetensors", 0.5),
-         ("a slice of columns", "dst_ranks=4,dst_rules={folder}/cuts", "rank_0/checkpoint_0.ckpt", None))
+         ("a slice of columns", "dst_ranks=4,dst_rules={folder}/cuts", "rank_0/checkpoint_0.safetensors", None))
 
 
 def write(folder, tensors, config):
