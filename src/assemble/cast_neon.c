@@ -13,6 +13,7 @@
 
 #define RFS_INLINE static inline __attribute__((always_inline))
 
+#define RFS_CAST_TARGET
 #define STEP 16
 #define PARTS 4
 
@@ -79,30 +80,7 @@ RFS_INLINE void store_bf16(unsigned char *dst, struct lanes lanes)
         vst1_u8(dst + (size_t)8 * i, vreinterpret_u8_u16(to_bf16(lanes.part[i])));
 }
 
-#define LOOP(to, to_bytes, from, from_bytes)                                                       \
-    static void from##_as_##to(unsigned char *dst, const unsigned char *src, size_t steps)         \
-    {                                                                                              \
-        for (; steps > 0; steps--) {                                                               \
-            store_##to(dst, load_##from(src));                                                     \
-            dst += (size_t)STEP * (to_bytes);                                                      \
-            src += (size_t)STEP * (from_bytes);                                                    \
-        }                                                                                          \
-    }
-
-LOOP(f16, 2, f32, 4)
-LOOP(bf16, 2, f32, 4)
-LOOP(f32, 4, f16, 2)
-LOOP(bf16, 2, f16, 2)
-LOOP(f32, 4, bf16, 2)
-LOOP(f16, 2, bf16, 2)
-
-typedef void loop_fn(unsigned char *, const unsigned char *, size_t);
-
-static loop_fn *const loops[RFS_DTYPE_COUNT][RFS_DTYPE_COUNT] = {
-    [RFS_FLOAT32] = {[RFS_FLOAT16] = f32_as_f16, [RFS_BFLOAT16] = f32_as_bf16},
-    [RFS_FLOAT16] = {[RFS_FLOAT32] = f16_as_f32, [RFS_BFLOAT16] = f16_as_bf16},
-    [RFS_BFLOAT16] = {[RFS_FLOAT32] = bf16_as_f32, [RFS_FLOAT16] = bf16_as_f16},
-};
+#include "assemble/cast_loops.h"
 
 size_t rfs_cast_vectors(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src,
                         size_t count)

@@ -13,7 +13,7 @@
 
 #include <immintrin.h>
 
-#define RFS_AVX2 __attribute__((target("avx2,f16c")))
+#define RFS_CAST_TARGET __attribute__((target("avx2,f16c")))
 #define RFS_INLINE static inline __attribute__((target("avx2,f16c"), always_inline))
 
 #define STEP 16
@@ -92,31 +92,7 @@ RFS_INLINE void store_bf16(unsigned char *dst, struct lanes lanes)
     _mm256_storeu_si256((__m256i_u *)dst, _mm256_permute4x64_epi64(packed, 0xd8));
 }
 
-#define LOOP(to, to_bytes, from, from_bytes)                                                       \
-    RFS_AVX2 static void from##_as_##to(unsigned char *dst, const unsigned char *src,              \
-                                        size_t steps)                                              \
-    {                                                                                              \
-        for (; steps > 0; steps--) {                                                               \
-            store_##to(dst, load_##from(src));                                                     \
-            dst += STEP * (to_bytes);                                                              \
-            src += STEP * (from_bytes);                                                            \
-        }                                                                                          \
-    }
-
-LOOP(f16, 2, f32, 4)
-LOOP(bf16, 2, f32, 4)
-LOOP(f32, 4, f16, 2)
-LOOP(bf16, 2, f16, 2)
-LOOP(f32, 4, bf16, 2)
-LOOP(f16, 2, bf16, 2)
-
-typedef void loop_fn(unsigned char *, const unsigned char *, size_t);
-
-static loop_fn *const loops[RFS_DTYPE_COUNT][RFS_DTYPE_COUNT] = {
-    [RFS_FLOAT32] = {[RFS_FLOAT16] = f32_as_f16, [RFS_BFLOAT16] = f32_as_bf16},
-    [RFS_FLOAT16] = {[RFS_FLOAT32] = f16_as_f32, [RFS_BFLOAT16] = f16_as_bf16},
-    [RFS_BFLOAT16] = {[RFS_FLOAT32] = bf16_as_f32, [RFS_FLOAT16] = bf16_as_f16},
-};
+#include "assemble/cast_loops.h"
 
 size_t rfs_cast_vectors(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src,
                         size_t count)

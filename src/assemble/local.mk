@@ -4,7 +4,7 @@ librfs_la_SOURCES += \
 	src/assemble/band.c src/assemble/band.h \
 	src/assemble/cache.c src/assemble/cache.h \
 	src/assemble/cast.c src/assemble/cast.h \
-	src/assemble/cast_neon.c src/assemble/cast_x86.c src/assemble/cast_vectors.h \
+	src/assemble/cast_loops.h src/assemble/cast_neon.c src/assemble/cast_x86.c src/assemble/cast_vectors.h \
 	src/assemble/computed.c src/assemble/computed.h \
 	src/assemble/distance.h \
 	src/assemble/gather.c src/assemble/gather.h \

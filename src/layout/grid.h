@@ -37,7 +37,7 @@ struct rfs_grid {
     uint32_t ranks;
     uint32_t replicas;              /* ranks that hold one cell */
     uint32_t pieces[RFS_GRID_DIMS]; /* of each tensor axis; axis 0 includes the optimizer shard */
-    /* cells that a rank holds; 1 but for field slicing, where it divides those of round_axis */
+    /* cells that a rank holds: 1, or with field slicing a divisor of the cells of round_axis */
     uint32_t rounds, round_axis;
     /* the layout's: piece k of axis 0 is edge[k] … edge[k + 1]; NULL: equal ones */
     const uint64_t *edge;

@@ -134,7 +134,7 @@ static int fail(const char *path, int rc, struct rfs_error *err)
                     "cannot be unmounted: %s", helper ? "fusermount3 fails" : strerror(-rc));
 }
 
-/* Finds a mount of ours: *PATH, owned by the caller. What is mounted is not asked. */
+/* Finds a mount of ours. Gives its place in *path, owned by the caller. Sends it no request. */
 static int find(const char *given, char **path, struct rfs_error *err)
 {
     RFS_FREE char *folder = NULL;

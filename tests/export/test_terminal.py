@@ -19,6 +19,17 @@ def tree(name="tree", shape=(RANKS * 64, 4096)):
     return Tree(folder(name), [Param("w", shape, 0, 0)], RANKS, RANKS)
 
 
+def received(terminal):
+    """All that comes until the other end is closed."""
+    shown = b""
+    try:
+        while more := os.read(terminal, 4096):
+            shown += more
+    except OSError:  # it is closed
+        pass
+    return shown
+
+
 def drawn(command, delay, columns=80):
     """What a terminal gets that is the standard error alone, and what is printed; reads take DELAY microseconds more."""
     ours, theirs = pty.openpty()
@@ -26,12 +37,7 @@ def drawn(command, delay, columns=80):
     with subprocess.Popen([*slowed("pread64,preadv,preadv2", delay), *command], stdout=subprocess.PIPE, stderr=theirs,
                           env=under_strace()) as process:
         os.close(theirs)
-        shown = b""
-        try:
-            while more := os.read(ours, 4096):
-                shown += more
-        except OSError:  # the other end is closed
-            pass
+        shown = received(ours)
         out = process.stdout.read()
     os.close(ours)
     equal(process.returncode, 0, f"the exit status of {command[1]}, with {shown[-400:]}")
@@ -74,12 +80,7 @@ def printed(command, columns):
     termios.tcsetwinsize(theirs, (24, columns))
     with subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE) as process:
         os.close(theirs)
-        shown = b""
-        try:
-            while more := os.read(ours, 4096):
-                shown += more
-        except OSError:  # the other end is closed
-            pass
+        shown = received(ours)
         equal((process.stderr.read(), process.wait()), (b"", 0), f"{command}")
     os.close(ours)
     return shown.decode().split("\r\n")

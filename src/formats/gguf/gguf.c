@@ -260,7 +260,10 @@ static int read_split(struct walk *walk, uint64_t type)
     return rc;
 }
 
-/* Reads a key of *N bytes, of which OUT gets the first CAP - 1, and the type of its value. */
+/*
+ * Reads a key and the type of its value. *n is the length of the key in the file; OUT gets the
+ * first CAP - 1 bytes.
+ */
 static int read_key(struct walk *walk, char *out, size_t cap, uint64_t *n, uint64_t *type)
 {
     const unsigned char *key;

@@ -133,7 +133,7 @@ void rfs_table_none(struct rfs_table *table, const char *for_people);
 FILE *rfs_table_cell(struct rfs_table *table);
 void rfs_table_cell_end(struct rfs_table *table);
 
-/* Prints the table for people; on a terminal no line is longer than that, but for long cells. */
+/* Prints the table for people. On a terminal, rows are folded at its width; a cell is never cut. */
 void rfs_table_print(const struct rfs_table *table, FILE *out);
 /* Puts the table for scripts: an array of objects, one a row. */
 void rfs_table_put_json(const struct rfs_table *table, struct rfs_json_write *json,

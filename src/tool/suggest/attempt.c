@@ -38,6 +38,16 @@ static void ignore(void *ctx, enum reshard_level level, const char *line)
     (void)line;
 }
 
+/* Fills *err from a failure of the library, unless RC is 0. Returns RC. */
+static int take_failure(int rc, const reshard_error *failure, struct rfs_error *err)
+{
+    if (rc) {
+        *err = (struct rfs_error){.code = rc};
+        memcpy(err->text, failure->message, sizeof err->text);
+    }
+    return rc;
+}
+
 /* Plans the files in a folder of a view, and counts its entries. 0 or -errno with *err filled. */
 static int plan_folder(reshard_view *view, uint64_t folder, unsigned *planned, unsigned *entries,
                        struct rfs_error *err)
@@ -57,11 +67,7 @@ static int plan_folder(reshard_view *view, uint64_t folder, unsigned *planned, u
             continue;
         }
         ++*planned;
-        rc = reshard_getattr(view, entry.id, &st, &failure);
-        if (rc)
-            *err = (struct rfs_error){.code = rc};
-        if (rc)
-            memcpy(err->text, failure.message, sizeof err->text);
+        rc = take_failure(reshard_getattr(view, entry.id, &st, &failure), &failure, err);
     }
     return rc;
 }
@@ -72,13 +78,8 @@ RFS_CLEANUP_OF(close_view, reshard_view *, reshard_close)
 static int compare_ranks(reshard_view *view, struct rfs_error *err)
 {
     reshard_error failure = {.struct_size = sizeof failure};
-    const int rc = reshard_check_strategies(view, &failure);
 
-    if (rc) {
-        *err = (struct rfs_error){.code = rc};
-        memcpy(err->text, failure.message, sizeof err->text);
-    }
-    return rc;
+    return take_failure(reshard_check_strategies(view, &failure), &failure, err);
 }
 
 int rfs_advice_try(struct rfs_advice *advice, const struct rfs_settings *options, bool wary,

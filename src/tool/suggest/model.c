@@ -163,7 +163,6 @@ static bool is_the_only(struct rfs_advice *advice, const struct rfs_path_list *c
         free(advice->to);
         advice->to = NULL;
         rfs_settings_free(&advice->rules);
-        advice->rules = (struct rfs_settings){0};
         return false;
     }
     return true;
@@ -213,10 +212,8 @@ int rfs_advice_find_rules_in_names(struct rfs_advice *advice, struct rfs_error *
             return 0;
         try_dict(advice, model_words[i]);
         rc = advice->model.list.n > 0 ? rfs_advice_find_rules(advice, err) : 0;
-        if (!advice->to) {
+        if (!advice->to)
             rfs_settings_free(&advice->model);
-            advice->model = (struct rfs_settings){0};
-        }
     }
     return rc;
 }

@@ -34,10 +34,14 @@ static const struct {
     {"lora_alpha=N", "N, lora_alpha of the training"},
 };
 
-static void free_wanted(struct rfs_wanted *wanted)
+/* Leaves out the commands after the first N. */
+static void keep_commands(struct rfs_advice *advice, size_t n)
 {
-    free(wanted->why);
-    free(wanted->command);
+    while (advice->list.n > n) {
+        const struct rfs_wanted *last = &advice->list.data[--advice->list.n];
+        free(last->why);
+        free(last->command);
+    }
 }
 
 /* ---- strategies ------------------------------------------------------------------------------ */
@@ -526,8 +530,8 @@ static int suggest_source(struct rfs_advice *advice, const struct rfs_inspect_ki
     const int listed = rc == 0 && advice->whole && advice->list.n <= 1 && advice->why.code
                            ? list_whole(advice, kind)
                            : 0;
-    while (listed && advice->list.n > 0)
-        free_wanted(&advice->list.data[--advice->list.n]);
+    if (listed)
+        keep_commands(advice, 0);
     if (listed && listed != -ENODATA) {
         *err = advice->why;
         return err->code;
@@ -705,10 +709,8 @@ static void offer_run(struct rfs_advice *advice)
     while (step > newest && step[-1] >= '0' && step[-1] <= '9')
         step--;
     advice->path = advice->run;
-    while (advice->list.n > RUN_COMMANDS)
-        free_wanted(&advice->list.data[--advice->list.n]);
+    keep_commands(advice, RUN_COMMANDS);
     rfs_settings_free(&advice->basis);
-    advice->basis = (struct rfs_settings){0};
     advice->failed |= rfs_settings_add_all(&advice->basis, &advice->request->options) != 0;
     suggest_saves(advice);
     rfs_advice_offer(advice, (struct rfs_offer){"one save by its step", "reshardfs", MOUNT_POINT,
@@ -719,8 +721,7 @@ static void offer_run(struct rfs_advice *advice)
 
 static void free_all(struct rfs_advice *advice)
 {
-    for (size_t i = 0; i < advice->list.n; i++)
-        free_wanted(&advice->list.data[i]);
+    keep_commands(advice, 0);
     rfs_advice_free_notes(advice);
     free(advice->list.data);
     free(advice->notes.data);
@@ -751,8 +752,8 @@ static bool is_good(const struct rfs_advice *advice, const char *path)
 }
 
 /*
- * Keeps the paths of which something can be shown: advice is tried. A folder of files is replaced
- * by the file that counts.
+ * Tries the paths, and keeps those that show something. Replaces a folder of files by the file that
+ * counts.
  */
 static void keep_good(struct rfs_advice *advice, struct rfs_path_list *paths)
 {
@@ -788,8 +789,7 @@ static int look_below(struct rfs_advice *advice, struct rfs_error *err)
     if (file && !rfs_path_list_add(&found, file))
         return rfs_fail_memory(err);
     keep_good(advice, &found);
-    while (advice->list.n > 0)
-        free_wanted(&advice->list.data[--advice->list.n]);
+    keep_commands(advice, 0);
     rfs_advice_free_notes(advice);
     if (found.n != 1) {
         for (size_t i = 0; i < found.n && i < MOST_BELOW; i++)
