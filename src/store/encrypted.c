@@ -65,10 +65,9 @@ int rfs_encrypted_open(struct rfs_encrypted *encrypted, const struct rfs_cipher_
                        struct rfs_cipher **out, struct rfs_error *err)
 {
     struct rfs_cipher cipher;
-    int rc = rfs_cipher_scan(input, rfs_key_mode(encrypted->key), encrypted->block_bytes, &cipher,
-                             err)
-        ?: rfs_cipher_takes_key(&cipher, encrypted->key, input->path, err)
-        ?: rfs_cipher_measure(&cipher, input, encrypted->key, err);
+    const struct rfs_key *key = encrypted->key;
+    const int rc = rfs_cipher_scan(input, key->mode, encrypted->block_bytes, &cipher, err)
+                       ?: rfs_cipher_measure(&cipher, input, key, err);
     if (rc < 0)
         return rc;
     *out = malloc(sizeof cipher);

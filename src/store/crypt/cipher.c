@@ -351,22 +351,23 @@ static const EVP_CIPHER *find_cipher(enum rfs_cipher_mode mode, size_t key_bytes
     return found[mode][i] ? found[mode][i]() : NULL;
 }
 
-int rfs_cipher_takes_key(const struct rfs_cipher *cipher, const struct rfs_key *key,
-                         const char *path, struct rfs_error *err)
+/* Checks that the key's length suits the mode. */
+static int check_length(const struct rfs_cipher *cipher, const struct rfs_key *key,
+                        const char *path, struct rfs_error *err)
 {
-    if (cipher->mode != RFS_SM4_CBC || rfs_key_bytes(key) == 16)
+    if (cipher->mode != RFS_SM4_CBC || key->n == 16)
         return 0;
     return rfs_fail(err, -EINVAL, RFS_IN(path), "the key that the file was saved with",
                     "the file is encrypted by SM4-CBC, which takes a key of 16 bytes, and the key "
                     "given has %zu",
-                    rfs_key_bytes(key));
+                    key->n);
 }
 
 static int fail_unsupported(const struct job *job)
 {
     return rfs_fail(job->err, -ENOTSUP, RFS_IN(job->input->path), "another build of OpenSSL",
                     "OpenSSL here does not do %s with a key of %zu bytes",
-                    rfs_cipher_name(job->cipher->mode), rfs_key_bytes(job->key));
+                    rfs_cipher_name(job->cipher->mode), job->key->n);
 }
 
 /*
@@ -445,13 +446,13 @@ void rfs_cipher_load(void)
  */
 static int begin(const struct job *job, const unsigned char *iv, EVP_CIPHER_CTX **out)
 {
-    const EVP_CIPHER *type = find_cipher(job->cipher->mode, rfs_key_bytes(job->key));
+    const EVP_CIPHER *type = find_cipher(job->cipher->mode, job->key->n);
     ERR_clear_error();
     rfs_key_hold(job->key);
     making = true;
     *out = EVP_CIPHER_CTX_new();
     const bool made = *out && type &&
-                      EVP_DecryptInit_ex(*out, type, NULL, rfs_key_data(job->key), iv) == 1 &&
+                      EVP_DecryptInit_ex(*out, type, NULL, job->key->bytes, iv) == 1 &&
                       EVP_CIPHER_CTX_set_padding(*out, 0) == 1;
     making = false;
     if (made)
@@ -647,9 +648,10 @@ int rfs_cipher_measure(struct rfs_cipher *cipher, const struct rfs_cipher_input 
 {
     struct job job = {cipher, input, key, cipher->blocks - 1, err};
     unsigned char first = 0;
-    if (cipher->mode == RFS_AES_GCM)
-        return 0;
-    int rc = pads(cipher) ? measure_last(cipher, &job) : 0;
+    int rc = check_length(cipher, key, input->path, err);
+    if (rc || cipher->mode == RFS_AES_GCM)
+        return rc;
+    rc = pads(cipher) ? measure_last(cipher, &job) : 0;
     if (rc == 0)
         rc = rfs_cipher_pread(cipher, input, key, 0, &first, 1, 0, err);
     job.number = 0;

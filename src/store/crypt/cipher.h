@@ -78,12 +78,9 @@ uint32_t rfs_cipher_text_bytes(const struct rfs_cipher *cipher, uint32_t number)
  * OpenSSL lacks the cipher, -ENOMEM, or -errno of the input, without *err.
  */
 
-/* Checks that the key's length suits the mode: 0, or -EINVAL with *err filled. */
-int rfs_cipher_takes_key(const struct rfs_cipher *cipher, const struct rfs_key *key,
-                         const char *path, struct rfs_error *err);
-
 /*
- * Completes the result of rfs_cipher_scan. Where nothing authenticates, the last block's padding
+ * Completes the result of rfs_cipher_scan; -EINVAL with *err filled where the key's length does not
+ * suit the mode. Where nothing authenticates, the last block's padding
  * and the file's first bytes are decrypted and looked at, so that a wrong key is found now.
  */
 int rfs_cipher_measure(struct rfs_cipher *cipher, const struct rfs_cipher_input *input,

@@ -7,21 +7,9 @@
 
 #include <fcntl.h>
 #include <openssl/crypto.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define LONGEST 32u
-
-/* A key lies in a page of its own. */
-struct rfs_key {
-    struct rfs_log *log;     /* borrowed; NULL once a failure to lock was logged */
-    _Atomic pid_t locked_in; /* the process in which the page is locked; 0: none */
-    enum rfs_cipher_mode mode;
-    size_t n;
-    unsigned char bytes[LONGEST + 2]; /* room to see that there is a newline, or too much */
-};
 
 static size_t page_bytes(void)
 {
@@ -61,21 +49,6 @@ void rfs_key_free(struct rfs_key *key)
         return;
     OPENSSL_cleanse(key, page_bytes());
     munmap(key, page_bytes());
-}
-
-const unsigned char *rfs_key_data(const struct rfs_key *key)
-{
-    return key->bytes;
-}
-
-size_t rfs_key_bytes(const struct rfs_key *key)
-{
-    return key->n;
-}
-
-enum rfs_cipher_mode rfs_key_mode(const struct rfs_key *key)
-{
-    return key->mode;
 }
 
 static bool is_length(size_t n)
@@ -159,7 +132,7 @@ static int load(const struct rfs_key_config *config, struct rfs_log *log, struct
         key->bytes[--key->n] = 0;
     if (is_length(key->n))
         return 0;
-    if (key->n > LONGEST)
+    if (key->n > RFS_KEY_LONGEST)
         return rfs_fail_usage(err, "a key of 16, 24 or 32 bytes, as they are",
                               "the key is longer than 32 bytes");
     return rfs_fail_usage(err, "a key of 16, 24 or 32 bytes, as they are", "the key has %zu bytes",

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 
-struct rfs_key;
+#include <stdatomic.h>
 
 /* The ways to encrypt files; after the first, in the order of the words of option key_mode. */
 enum rfs_cipher_mode {
@@ -18,6 +18,17 @@ enum rfs_cipher_mode {
     RFS_SM4_CBC,
     RFS_AES_GCM_UNTAGGED, /* of MindSpore 1: GCM without its tag, which is CTR */
     RFS_CIPHER_COUNT
+};
+
+#define RFS_KEY_LONGEST 32u
+
+/* A key, in a page of its own. Its users read the last three members. */
+struct rfs_key {
+    struct rfs_log *log;       /* borrowed; NULL once a failure to lock was logged */
+    _Atomic pid_t locked_in;   /* the process in which the page is locked; 0: none */
+    enum rfs_cipher_mode mode; /* that of its config */
+    size_t n;
+    unsigned char bytes[RFS_KEY_LONGEST + 2]; /* room to see a newline, or too much */
 };
 
 /* The place of a key: exactly one of the first three. Borrowed. */
@@ -43,9 +54,3 @@ void rfs_key_free(struct rfs_key *key);
 
 /* Locks the key in this process, as a lock does not last over a fork. Any thread. */
 void rfs_key_hold(const struct rfs_key *key);
-
-/* Returns the bytes of the key. */
-const unsigned char *rfs_key_data(const struct rfs_key *key);
-size_t rfs_key_bytes(const struct rfs_key *key);
-/* Returns the mode of its config. */
-enum rfs_cipher_mode rfs_key_mode(const struct rfs_key *key);

@@ -335,7 +335,7 @@ static int from_web_identity(struct rfs_credentials_chain *chain, struct rfs_cre
     size_t n = 0;
 
     *out = (struct rfs_credentials){0};
-    if (rfs_profile_is_named(chain->environment, true) || !path)
+    if (rfs_profile_of(chain->environment).by_option || !path)
         return UNASKED;
     if (!role)
         return fail_service("AWS_WEB_IDENTITY_TOKEN_FILE is set, and AWS_ROLE_ARN is not");
@@ -379,7 +379,7 @@ static int from_environment(struct rfs_credentials_chain *chain, struct rfs_cred
     const char *secret = variable(chain, "AWS_SECRET_ACCESS_KEY");
     const char *token = variable(chain, "AWS_SESSION_TOKEN");
 
-    if (rfs_profile_is_named(chain->environment, true) || !id)
+    if (rfs_profile_of(chain->environment).by_option || !id)
         return UNASKED;
     if (!secret)
         return fail("AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not");
@@ -406,7 +406,7 @@ static const char *other_way(const struct rfs_environment *environment, enum rfs
 static int from_file(const struct rfs_environment *environment, enum rfs_profile_file file,
                      struct rfs_credentials *out)
 {
-    const char *name = rfs_profile_name(environment);
+    const char *name = rfs_profile_of(environment).name;
 
     if (!rfs_profile_get(environment, file, "aws_access_key_id", out->key_id, sizeof out->key_id)) {
         const char *way = other_way(environment, file);
@@ -432,9 +432,9 @@ static int from_profile(struct rfs_credentials_chain *chain, struct rfs_credenti
 
     if (rc == UNASKED)
         rc = from_file(environment, RFS_PROFILE_CONFIG, out);
-    if (rc == UNASKED && rfs_profile_is_named(environment, false))
+    if (rc == UNASKED && rfs_profile_of(environment).named)
         rc = rfs_store_fail(-ENOKEY, "the profile '%.100s' has none in ~/.aws/credentials",
-                            rfs_profile_name(environment));
+                            rfs_profile_of(environment).name);
     return rc;
 }
 

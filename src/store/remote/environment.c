@@ -363,38 +363,26 @@ static const char *first_of(const struct rfs_environment *environment, const cha
     return value;
 }
 
-const char *rfs_environment_certificates(const struct rfs_environment *environment)
-{
-    return environment->texts[CERTIFICATES];
-}
-
-const char *rfs_environment_proxy(const struct rfs_environment *environment, const char *url)
+struct rfs_environment_way rfs_environment_way_to(const struct rfs_environment *environment,
+                                                  const char *url)
 {
     static const char *const names[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
+    static const char *const no_names[] = {"no_proxy", "NO_PROXY"};
     const bool tls = strncmp(url, "https:", 6) == 0;
+    const char *hosts = first_of(environment, no_names, sizeof no_names / sizeof *no_names);
     /* A CGI program has a header of its client in HTTP_PROXY. */
     const char *proxy = tls ? NULL : rfs_environment_get(environment, "http_proxy");
 
     proxy = proxy ? proxy : first_of(environment, names + (tls ? 0 : 2), tls ? 4 : 2);
-    return proxy ? proxy : "";
+    return (struct rfs_environment_way){environment->texts[CERTIFICATES], proxy ? proxy : "",
+                                        hosts ? hosts : ""};
 }
 
-const char *rfs_environment_no_proxy(const struct rfs_environment *environment)
+struct rfs_profile rfs_profile_of(const struct rfs_environment *environment)
 {
-    static const char *const names[] = {"no_proxy", "NO_PROXY"};
-    const char *hosts = first_of(environment, names, sizeof names / sizeof *names);
+    const char *name = environment->texts[PROFILE];
 
-    return hosts ? hosts : "";
-}
-
-const char *rfs_profile_name(const struct rfs_environment *environment)
-{
-    return environment->texts[PROFILE] ? environment->texts[PROFILE] : "default";
-}
-
-bool rfs_profile_is_named(const struct rfs_environment *environment, bool option)
-{
-    return option ? environment->by_option : environment->texts[PROFILE] != NULL;
+    return (struct rfs_profile){name ? name : "default", name != NULL, environment->by_option};
 }
 
 bool rfs_profile_get(const struct rfs_environment *environment, enum rfs_profile_file file,
@@ -402,7 +390,7 @@ bool rfs_profile_get(const struct rfs_environment *environment, enum rfs_profile
 {
     const char *text = environment->texts[SECTIONS + (size_t)file];
 
-    return text && rfs_profile_find(text, rfs_profile_name(environment), name, out, cap);
+    return text && rfs_profile_find(text, rfs_profile_of(environment).name, name, out, cap);
 }
 
 int rfs_environment_hub_token(const struct rfs_environment *environment, const char **text,

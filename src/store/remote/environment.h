@@ -33,21 +33,26 @@ bool rfs_environment_equals(const struct rfs_environment *a, const struct rfs_en
  */
 const char *rfs_environment_get(const struct rfs_environment *environment, const char *name);
 
-/* The file of certificates to trust, as AWS's tools and curl find it; NULL: the system's. */
-const char *rfs_environment_certificates(const struct rfs_environment *environment);
-/* The proxy for URL, and the hosts that are reached without it, as curl finds both; "": none. */
-const char *rfs_environment_proxy(const struct rfs_environment *environment, const char *url);
-const char *rfs_environment_no_proxy(const struct rfs_environment *environment);
+/* The way to a server; borrowed from the environment. */
+struct rfs_environment_way {
+    const char *certificates; /* file of those to trust, as AWS's tools and curl find it; NULL: the
+                                 system's */
+    const char *proxy, *no_proxy; /* and the hosts that are reached without, as curl finds both */
+};
+/* Finds the way to URL. "" where there is no proxy, or no such host. */
+struct rfs_environment_way rfs_environment_way_to(const struct rfs_environment *environment,
+                                                  const char *url);
 
 /* ---- the profile ----------------------------------------------------------------------------- */
 
 enum rfs_profile_file { RFS_PROFILE_CREDENTIALS, RFS_PROFILE_CONFIG };
 #define RFS_PROFILE_FILES 2
 
-/* Returns the name of the profile. */
-const char *rfs_profile_name(const struct rfs_environment *environment);
-/* Says whether something names it; with OPTION, whether the option does. */
-bool rfs_profile_is_named(const struct rfs_environment *environment, bool option);
+struct rfs_profile {
+    const char *name;      /* borrowed from the environment */
+    bool named, by_option; /* something names it; the option does */
+};
+struct rfs_profile rfs_profile_of(const struct rfs_environment *environment);
 /* Writes to OUT the profile's value of NAME in one of the files, or gives false. */
 bool rfs_profile_get(const struct rfs_environment *environment, enum rfs_profile_file file,
                      const char *name, char *out, size_t cap);

@@ -433,19 +433,17 @@ static const char *system_certificates(void)
 /* Sets what libcurl would find in the process's environment. */
 static void set_surroundings(CURL *easy, const struct rfs_http *http)
 {
-    const struct rfs_environment *environment = http->environment;
-    const char *certificates = rfs_environment_certificates(environment);
-    const char *of_system = certificates ? NULL : system_certificates();
+    const struct rfs_environment_way way = rfs_environment_way_to(http->environment, http->url);
+    const char *of_system = way.certificates ? NULL : system_certificates();
 
-    if (certificates) {
-        curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
+    if (way.certificates) {
+        curl_easy_setopt(easy, CURLOPT_CAINFO, way.certificates);
         curl_easy_setopt(easy, CURLOPT_CAPATH, NULL); /* or the system's count, too */
     } else if (of_system) {
         curl_easy_setopt(easy, CURLOPT_CAINFO, of_system);
     }
-    curl_easy_setopt(easy, CURLOPT_PROXY, rfs_environment_proxy(environment, http->url));
-    curl_easy_setopt(easy, CURLOPT_NOPROXY,
-                     http->direct ? "*" : rfs_environment_no_proxy(environment));
+    curl_easy_setopt(easy, CURLOPT_PROXY, way.proxy);
+    curl_easy_setopt(easy, CURLOPT_NOPROXY, http->direct ? "*" : way.no_proxy);
 }
 
 static bool set_headers(struct handle *handle, const char *const *headers)

@@ -74,8 +74,8 @@ static void test_lengths(void **state)
                 assert_null(strstr(err.text, "show"));
                 continue;
             }
-            assert_int_equal(rfs_key_bytes(key), whole ? n + 1 : n);
-            assert_memory_equal(rfs_key_data(key), bytes, rfs_key_bytes(key));
+            assert_int_equal(key->n, whole ? n + 1 : n);
+            assert_memory_equal(key->bytes, bytes, key->n);
             rfs_key_free(key);
         }
     }
@@ -88,8 +88,8 @@ static void test_any_bytes(void **state)
     struct rfs_key *key;
     struct rfs_error err;
     assert_int_equal(load_file(f, "\0\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\n", 16, &key, &err), 0);
-    assert_int_equal(rfs_key_bytes(key), 16);
-    assert_memory_equal(rfs_key_data(key), "\0\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\n", 16);
+    assert_int_equal(key->n, 16);
+    assert_memory_equal(key->bytes, "\0\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\n", 16);
     rfs_key_free(key);
     /* One newline is taken off, not two, and no other character. */
     assert_int_equal(load_file(f, "0123456789abcdef\n\n", 18, &key, &err), -EINVAL);
@@ -137,8 +137,8 @@ static void test_environment(void **state)
         for (size_t k = 0; k < strlen(values[i]); k++)
             assert_int_equal(where[k], 0); /* glibc keeps the memory of a variable that is gone */
         if (i < 2) {
-            assert_int_equal(rfs_key_bytes(key), 16);
-            assert_memory_equal(rfs_key_data(key), values[0], 16);
+            assert_int_equal(key->n, 16);
+            assert_memory_equal(key->bytes, values[0], 16);
             rfs_key_free(key);
         }
     }
@@ -160,8 +160,8 @@ static void test_descriptors(void **state)
     close(ends[1]);
     config.fd = ends[0];
     assert_int_equal(rfs_key_load(&config, NULL, &key, &err), 0);
-    assert_int_equal(rfs_key_bytes(key), 24);
-    assert_memory_equal(rfs_key_data(key), SECRET, 24);
+    assert_int_equal(key->n, 24);
+    assert_memory_equal(key->bytes, SECRET, 24);
     rfs_key_free(key);
     assert_int_equal(fcntl(ends[0], F_GETFD), -1);
     assert_int_equal(rfs_key_load(&config, NULL, &key, &err), -EBADF);
@@ -186,7 +186,7 @@ static void test_standard_input(void **state)
         const int fd = open(tree_path(&f->tree, "key"), O_RDONLY);
         if (dup2(fd, 0) != 0)
             _exit(1);
-        if (rfs_key_load(&config, NULL, &key, NULL) != 0 || rfs_key_bytes(key) != 32)
+        if (rfs_key_load(&config, NULL, &key, NULL) != 0 || key->n != 32)
             _exit(2);
         if (fstat(0, &st) != 0 || !S_ISCHR(st.st_mode) || read(0, &byte, 1) != 0)
             _exit(3);

@@ -316,9 +316,9 @@ static void an_account_keeps_its_environment(void **state)
     snprintf(want, sizeof want, "%s/tokens/web", here);
     assert_string_equal(rfs_environment_get(account->environment, "AWS_WEB_IDENTITY_TOKEN_FILE"),
                         want);
-    assert_string_equal(rfs_environment_proxy(account->environment, "https://x/"),
+    assert_string_equal(rfs_environment_way_to(account->environment, "https://x/").proxy,
                         "http://proxy:1");
-    assert_string_equal(rfs_environment_proxy(account->environment, "http://x/"), "");
+    assert_string_equal(rfs_environment_way_to(account->environment, "http://x/").proxy, "");
     rfs_account_free(account);
     unsetenv("https_proxy");
     unsetenv("AWS_CONFIG_FILE");
