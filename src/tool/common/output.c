@@ -7,6 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+struct rfs_output {
+    const char *path; /* borrowed; "-": the standard output */
+    char *temporary;  /* owned; the temporary name; NULL: there is none, or no more */
+    int fd;           /* -1: none */
+};
+
 static int fail_write(const char *path, const char *what, int code, struct rfs_error *err)
 {
     const bool url = rfs_store_is_url(path) || rfs_store_is_foreign(path);
@@ -41,32 +47,14 @@ static bool is_stdout(const char *path)
     return strcmp(path, "-") == 0;
 }
 
-int rfs_output_write(const char *path, const void *data, size_t size, bool force,
-                     struct rfs_error *err)
+static int begin(struct rfs_output *out, bool force, struct rfs_error *err)
 {
-    struct rfs_output output;
-    int rc;
-
-    if (is_stdout(path))
-        return fwrite(data, 1, size, stdout) == size ? 0 : fail_stdout(err);
-    rc = rfs_output_begin(path, force, &output, err)
-            ?: rfs_output_add(&output, data, size, err)
-            ?: rfs_output_end(&output, err);
-    rfs_output_drop(&output);
-    return rc;
-}
-
-int rfs_output_begin(const char *path, bool force, struct rfs_output *out, struct rfs_error *err)
-{
-    *out = (struct rfs_output){.path = path, .fd = -1, .force = force};
-    if (is_stdout(path))
-        return 0;
-    int rc = check_path(path, force, err);
+    int rc = check_path(out->path, force, err);
     if (rc)
         return rc;
-    rc = rfs_io_temporary_open(path, &out->temporary, &out->fd);
+    rc = rfs_io_temporary_open(out->path, &out->temporary, &out->fd);
     return rc == -ENOMEM ? rfs_fail_memory(err)
-           : rc          ? fail_write(path, "cannot create", -rc, err)
+           : rc          ? fail_write(out->path, "cannot create", -rc, err)
                          : 0;
 }
 
@@ -80,15 +68,44 @@ int rfs_output_add(struct rfs_output *out, const void *data, size_t size, struct
                      : fail_write(out->path, "cannot write", -rc, err);
 }
 
-int rfs_output_end(struct rfs_output *out, struct rfs_error *err)
+static int end(struct rfs_output *out, bool force, struct rfs_error *err)
 {
-    if (is_stdout(out->path))
-        return 0;
-    const int rc = rfs_io_temporary_finish(&out->temporary, &out->fd, out->path, out->force);
+    const int rc = rfs_io_temporary_finish(&out->temporary, &out->fd, out->path, force);
+
     return rc ? fail_write(out->path, "cannot write", -rc, err) : 0;
 }
 
-void rfs_output_drop(struct rfs_output *out)
+int rfs_output_make(const char *path, bool force, rfs_output_fill_fn *fill, void *ctx,
+                    struct rfs_error *err)
 {
-    rfs_io_temporary_drop(&out->temporary, &out->fd);
+    struct rfs_output out = {.path = path, .fd = -1};
+
+    if (is_stdout(path))
+        return fill(ctx, &out, err);
+    const int rc = begin(&out, force, err) ?: fill(ctx, &out, err) ?: end(&out, force, err);
+    rfs_io_temporary_drop(&out.temporary, &out.fd);
+    return rc;
+}
+
+/* The bytes of a file that is written in one go. */
+struct whole {
+    const void *data;
+    size_t size;
+};
+
+static int fill_whole(void *ctx, struct rfs_output *out, struct rfs_error *err)
+{
+    const struct whole *whole = ctx;
+
+    return rfs_output_add(out, whole->data, whole->size, err);
+}
+
+int rfs_output_write(const char *path, const void *data, size_t size, bool force,
+                     struct rfs_error *err)
+{
+    struct whole whole = {data, size};
+
+    if (is_stdout(path))
+        return fwrite(data, 1, size, stdout) == size ? 0 : fail_stdout(err);
+    return rfs_output_make(path, force, fill_whole, &whole, err);
 }

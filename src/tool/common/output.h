@@ -13,17 +13,11 @@ int rfs_output_write(const char *path, const void *data, size_t size, bool force
                      struct rfs_error *err);
 
 /* A file that is written in pieces, by one thread at a time. */
-struct rfs_output {
-    const char *path; /* borrowed; "-": the standard output */
-    char *temporary;  /* owned; the temporary name; NULL: there is none, or no more */
-    int fd;           /* -1: none */
-    bool force;
-};
-#define RFS_OUTPUT_NONE ((struct rfs_output){.fd = -1})
-
-/* Begin, write and end the file. Each returns 0, or -errno with *err filled. */
-int rfs_output_begin(const char *path, bool force, struct rfs_output *out, struct rfs_error *err);
+struct rfs_output;
+/* Adds a piece. 0, or -errno with *err filled. */
 int rfs_output_add(struct rfs_output *out, const void *data, size_t size, struct rfs_error *err);
-int rfs_output_end(struct rfs_output *out, struct rfs_error *err);
-/* Removes an output that has not ended; does nothing with any other, or RFS_OUTPUT_NONE. */
-void rfs_output_drop(struct rfs_output *out);
+/* Adds all pieces. 0, or -errno with *err filled, which is passed on. */
+typedef int rfs_output_fill_fn(void *ctx, struct rfs_output *out, struct rfs_error *err);
+/* Writes PATH in pieces, as rfs_output_write does in one go. */
+int rfs_output_make(const char *path, bool force, rfs_output_fill_fn *fill, void *ctx,
+                    struct rfs_error *err);

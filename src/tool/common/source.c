@@ -8,15 +8,6 @@
 #include "tool/common/tool.h"
 #include "view/view_options.h"
 
-void rfs_tool_log(void *ctx, enum reshard_level level, const char *line)
-{
-    (void)ctx;
-    if (level == RESHARD_LOG_WARNING)
-        rfs_tool_warn(line, NULL);
-    else if (level == RESHARD_LOG_ERROR)
-        rfs_tool_print_error(line);
-}
-
 /* ---- views ----------------------------------------------------------------------------------- */
 
 int rfs_tool_open(const char *source, const struct rfs_settings *options,

@@ -15,11 +15,6 @@
 /* ---- views ----------------------------------------------------------------------------------- */
 
 /*
- * A reshard_log_fn: prints errors and warnings to the standard error, as the tool prints its own.
- */
-void rfs_tool_log(void *ctx, enum reshard_level level, const char *line);
-
-/*
  * Opens SOURCE with OPTIONS: rfs_view_start. HOW may be NULL; its default log is rfs_tool_log.
  * Returns 0, or -errno with *err filled; *out is the caller's, NULL on failure.
  */

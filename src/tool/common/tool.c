@@ -10,14 +10,14 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-void rfs_tool_print_error(const char *line)
+static void print_error(const char *line)
 {
     fprintf(stderr, "reshard: %s%s\n", rfs_text_error_label(STDERR_FILENO), line);
 }
 
 int rfs_tool_failed(const struct rfs_error *err)
 {
-    rfs_tool_print_error(err->text);
+    print_error(err->text);
     return err->usage ? RFS_EXIT_USAGE : RFS_EXIT_INPUT;
 }
 
@@ -25,6 +25,15 @@ void rfs_tool_warn(const char *line, const char *remedy)
 {
     fprintf(stderr, "reshard: %s%s%s%s\n", rfs_text_warning_label(STDERR_FILENO), line,
             remedy ? "; try: " : "", remedy ? remedy : "");
+}
+
+void rfs_tool_log(void *ctx, enum reshard_level level, const char *line)
+{
+    (void)ctx;
+    if (level == RESHARD_LOG_WARNING)
+        rfs_tool_warn(line, NULL);
+    else if (level == RESHARD_LOG_ERROR)
+        print_error(line);
 }
 
 static unsigned shift_of(char suffix)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "reshard.h"
 
 enum { RFS_EXIT_OK = 0, RFS_EXIT_INPUT = 1, RFS_EXIT_USAGE = 2 };
 
@@ -10,10 +11,10 @@ enum { RFS_EXIT_OK = 0, RFS_EXIT_INPUT = 1, RFS_EXIT_USAGE = 2 };
 int rfs_tool_failed(const struct rfs_error *err);
 
 /*
- * Print "reshard: error: …" and "reshard: warning: …; try: REMEDY" (NULL: none), for failures that
- * do not end the command.
+ * A reshard_log_fn: prints errors and warnings to the standard error, as the tool prints its own.
  */
-void rfs_tool_print_error(const char *line);
+void rfs_tool_log(void *ctx, enum reshard_level level, const char *line);
+/* Prints "reshard: warning: …; try: REMEDY" (NULL: none), for failures that do not end it. */
 void rfs_tool_warn(const char *line, const char *remedy);
 
 /*

@@ -3,7 +3,6 @@
 
 #include "base/cleanup.h"
 #include "base/json_write.h"
-#include "base/order.h"
 #include "base/patience.h"
 #include "base/store.h"
 #include "base/text.h"
@@ -212,55 +211,6 @@ static int begin_manifest(struct rfs_export *export, struct rfs_error *err)
 
 /* ---- the steps ------------------------------------------------------------------------------- */
 
-RFS_COMPARE(by_text, char *, x, y, strcmp(*x, *y))
-
-/* Removes what killed exports have left of this task's files. */
-static int sweep(const struct rfs_export *export, struct rfs_error *err)
-{
-    RFS_FREE const char **paths = calloc(export->files.n + 1, sizeof *paths);
-    size_t n = 0;
-
-    if (!paths)
-        return rfs_fail_memory(err);
-    for (size_t i = 0; i < export->files.n; i++)
-        if (rfs_export_is_mine(export, &export->files.data[i]))
-            paths[n++] = export->files.data[i].path;
-    RFS_SORT(paths, n, by_text);
-    return export->dest.kind->sweep(&export->dest, paths, n, err);
-}
-
-/* Writes what is to be written; the manifest has all files that were complete when it stopped. */
-static int write_files(struct rfs_export *export, struct rfs_error *err)
-{
-    struct rfs_error later = {0};
-
-    rfs_tool_catch_signals(); /* from the first temporary file on, which is the manifest's */
-    /* The manifest comes before anything that it vouches for. */
-    int rc = export->dest.kind->make(&export->dest, err)
-             ?: rfs_export_remove_stale(export, err)
-             ?: rfs_saver_save(&export->saver, err)
-             ?: sweep(export, err);
-
-    if (rc)
-        return rc;
-    /*
-     * This manifest has all entries of the others, except for files that the view shows no longer.
-     */
-    if (export->stale.entries.n > 0 && export->task.number == 0)
-        rfs_export_other_manifests(export, export->task.count, true);
-    rc = rfs_export_write(export, err);
-    const int saved = rfs_saver_save(&export->saver, &later);
-    if (rc == 0 && saved) {
-        *err = later;
-        return saved;
-    }
-    if (rc == 0 && rfs_tool_stopped())
-        rc = rfs_fail(err, -EINTR, RFS_IN(export->dest.path), "the same command, to go on",
-                      "stopped by a signal: %" PRIu64 " files are complete",
-                      export->files_written + export->files_kept);
-    return rc;
-}
-
 /*
  * Compares copies that rules leave out, whose differences would fail at the end. Several tasks
  * would each read them all; they compare what they need.
@@ -297,7 +247,7 @@ static int export_all(struct rfs_export *export, struct rfs_error *err)
               ?: begin_manifest(export, err)
               ?: rfs_export_check(export, err)
               ?: check_room(export, err)
-              ?: write_files(export, err);
+              ?: rfs_export_write(export, err);
 }
 
 static int set_up(struct rfs_export *export, struct rfs_error *err)
@@ -309,10 +259,11 @@ static int set_up(struct rfs_export *export, struct rfs_error *err)
     export->threads = options->threads;
     export->task = options->task;
     rfs_progress_init(&export->progress, options->json);
+    pthread_mutex_init(&export->saver.lock, NULL);
     const bool room = rfs_manifest_init(&export->known, RFS_MANIFEST_FILES) == 0 &&
                       rfs_manifest_init(&export->stale, RFS_MANIFEST_FILES) == 0 &&
                       (export->shown_paths = rfs_intern_new()) != NULL &&
-                      rfs_saver_init(&export->saver, &export->dest, !options->no_fsync) == 0 &&
+                      rfs_manifest_init(&export->saver.manifest, RFS_MANIFEST_FILES) == 0 &&
                       (export->source_paths = rfs_intern_new()) != NULL;
     if (!room)
         return rfs_fail_memory(err);
@@ -334,7 +285,8 @@ static void tear_down(struct rfs_export *export)
     rfs_manifest_free(&export->known);
     rfs_manifest_free(&export->stale);
     rfs_intern_free(export->shown_paths);
-    rfs_saver_destroy(&export->saver);
+    rfs_manifest_free(&export->saver.manifest);
+    pthread_mutex_destroy(&export->saver.lock);
     rfs_dest_close(&export->dest);
     rfs_progress_destroy(&export->progress);
 }

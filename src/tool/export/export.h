@@ -18,7 +18,10 @@
 #include "base/progress.h"
 #include "reshard.h"
 #include "tool/common/args.h"
-#include "tool/export/saver.h"
+#include "tool/common/manifest.h"
+#include "tool/export/dest.h"
+
+#include <pthread.h>
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
@@ -97,7 +100,13 @@ struct rfs_export {
     struct rfs_manifest known; /* entries of manifests that were there, for files of the view; all
                                   without a view */
     struct rfs_manifest stale; /* the other entries */
-    struct rfs_saver saver;    /* saver of this task's manifest */
+    /* This task's manifest while it is written. */
+    struct {
+        pthread_mutex_t lock; /* guards the rest; a leaf lock, not held while saving */
+        struct rfs_manifest manifest;
+        bool saving;
+        double due; /* time of the next save, on the clock of rfs_progress_now */
+    } saver;
     struct rfs_progress progress;
 
     uint64_t bytes_written, bytes_kept, files_written, files_kept;
@@ -119,9 +128,9 @@ int rfs_export_list(struct rfs_export *export, struct rfs_error *err);
 int rfs_export_read_manifests(struct rfs_export *export, struct rfs_error *err);
 /* Finds which of this task's files are there; refuses files that differ. */
 int rfs_export_check(struct rfs_export *export, struct rfs_error *err);
-/* Removes stale files. */
+/* Removes stale files; a part of rfs_export_write. */
 int rfs_export_remove_stale(struct rfs_export *export, struct rfs_error *err);
-/* Writes this task's files that are not there. */
+/* Writes this task's files that are not there, and the manifest of all that are complete. */
 int rfs_export_write(struct rfs_export *export, struct rfs_error *err);
 /* Prints the differences; -EBADMSG if there are any. */
 int rfs_export_verify(struct rfs_export *export, struct rfs_error *err);

@@ -4,7 +4,6 @@ librfstool_la_SOURCES += \
 	src/tool/export/dest_bucket.c src/tool/export/dest_folder.c \
 	src/tool/export/export.c src/tool/export/export.h \
 	src/tool/export/resume.c \
-	src/tool/export/saver.c src/tool/export/saver.h \
 	src/tool/export/task.c \
 	src/tool/export/verify_export.c \
 	src/tool/export/wave.c src/tool/export/wave.h \

@@ -52,6 +52,63 @@ struct run {
     bool preparing; /* a thread begins the next wave */
 };
 
+/* ---- the manifest ---------------------------------------------------------------------------- */
+
+/*
+ * The manifest is saved when a file is complete, but not so often that saving takes most of the
+ * time, and at the end.
+ */
+#define SAVE_EVERY 1.0 /* seconds between two saves, at least */
+#define SAVE_SHARE 20  /* times as long as a save took, at least */
+
+/* Saves the manifest. The caller has the lock and set saving; the lock is released meanwhile. */
+static int save_locked(struct rfs_export *export, struct rfs_error *err)
+{
+    RFS_FREE char *text = NULL;
+    size_t size = 0;
+    int rc = rfs_manifest_text(&export->saver.manifest, &text, &size);
+    RFS_FREE char *name =
+        rfs_manifest_name(export->saver.manifest.task, export->saver.manifest.tasks);
+
+    pthread_mutex_unlock(&export->saver.lock);
+    const double begun = rfs_progress_now();
+    rc = rc || !name ? rfs_fail_memory(err)
+                     : export->dest.kind->save(&export->dest, name, text, size,
+                                               !export->options->no_fsync, err);
+    const double took = rfs_progress_now() - begun;
+    pthread_mutex_lock(&export->saver.lock);
+    export->saver.due =
+        begun + took + (took * SAVE_SHARE > SAVE_EVERY ? took * SAVE_SHARE : SAVE_EVERY);
+    export->saver.saving = false;
+    return rc;
+}
+
+/* Adds a complete file to the manifest, which is saved if it is due. From any thread. */
+static int add_entry(struct rfs_export *export, const char *path,
+                     const struct rfs_manifest_entry *entry, struct rfs_error *err)
+{
+    pthread_mutex_lock(&export->saver.lock);
+    int rc = rfs_manifest_put(&export->saver.manifest, path, entry);
+    const bool save = rc == 0 && !export->saver.saving && rfs_progress_now() >= export->saver.due;
+    if (save) {
+        export->saver.saving = true;
+        rc = save_locked(export, err);
+    } else if (rc) {
+        rfs_fail_memory(err);
+    }
+    pthread_mutex_unlock(&export->saver.lock);
+    return rc;
+}
+
+static int save_manifest(struct rfs_export *export, struct rfs_error *err)
+{
+    pthread_mutex_lock(&export->saver.lock);
+    export->saver.saving = true;
+    const int rc = save_locked(export, err);
+    pthread_mutex_unlock(&export->saver.lock);
+    return rc;
+}
+
 /* ---- complete files -------------------------------------------------------------------------- */
 
 /* Frees what a file holds; removes it if it is not complete. */
@@ -86,7 +143,7 @@ static int finish_file(struct run *run, struct writing *writing, struct rfs_erro
     rfs_turns_add(&run->turns, &export->files_written, 1);
     rfs_turns_add(&run->turns, &export->bytes_written, file->size);
     rfs_progress_file(&export->progress);
-    return rfs_saver_add(&export->saver, file->path, &entry, err);
+    return add_entry(export, file->path, &entry, err);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
@@ -441,7 +498,8 @@ static int put_in_order(struct run *run)
     return 0;
 }
 
-int rfs_export_write(struct rfs_export *export, struct rfs_error *err)
+/* Writes the files that are not there, in waves. */
+static int write_all(struct rfs_export *export, struct rfs_error *err)
 {
     struct run run = {.export = export, .turns = RFS_TURNS};
     uint64_t bytes = 0;
@@ -468,5 +526,53 @@ int rfs_export_write(struct rfs_export *export, struct rfs_error *err)
     rfs_wave_plan_free(&run.plan);
     free(run.files);
     free(run.order);
+    return rc;
+}
+
+RFS_COMPARE(by_text, char *, x, y, strcmp(*x, *y))
+
+/* Removes what killed exports have left of this task's files. */
+static int sweep(const struct rfs_export *export, struct rfs_error *err)
+{
+    RFS_FREE const char **paths = calloc(export->files.n + 1, sizeof *paths);
+    size_t n = 0;
+
+    if (!paths)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < export->files.n; i++)
+        if (rfs_export_is_mine(export, &export->files.data[i]))
+            paths[n++] = export->files.data[i].path;
+    RFS_SORT(paths, n, by_text);
+    return export->dest.kind->sweep(&export->dest, paths, n, err);
+}
+
+int rfs_export_write(struct rfs_export *export, struct rfs_error *err)
+{
+    struct rfs_error later = {0};
+
+    rfs_tool_catch_signals(); /* from the first temporary file on, which is the manifest's */
+    /* The manifest comes before anything that it vouches for. */
+    int rc = export->dest.kind->make(&export->dest, err)
+             ?: rfs_export_remove_stale(export, err)
+             ?: save_manifest(export, err)
+             ?: sweep(export, err);
+
+    if (rc)
+        return rc;
+    /*
+     * This manifest has all entries of the others, except for files that the view shows no longer.
+     */
+    if (export->stale.entries.n > 0 && export->task.number == 0)
+        rfs_export_other_manifests(export, export->task.count, true);
+    rc = write_all(export, err);
+    const int saved = save_manifest(export, &later);
+    if (rc == 0 && saved) {
+        *err = later;
+        return saved;
+    }
+    if (rc == 0 && rfs_tool_stopped())
+        rc = rfs_fail(err, -EINTR, RFS_IN(export->dest.path), "the same command, to go on",
+                      "stopped by a signal: %" PRIu64 " files are complete",
+                      export->files_written + export->files_kept);
     return rc;
 }

@@ -31,7 +31,7 @@ struct getting {
     const struct request *request;
     struct rfs_whole whole;
     struct rfs_tensor tensor;
-    struct rfs_output output;
+    struct rfs_output *output; /* while it is written */
     struct rfs_progress progress;
 };
 
@@ -44,7 +44,7 @@ static int write_head(struct getting *getting, struct rfs_error *err)
     int rc = rfs_inspect_head(getting->tensor, getting->request->format == SAFETENSORS, &head, err);
 
     if (rc == 0)
-        rc = rfs_output_add(&getting->output, head.data, head.n, err);
+        rc = rfs_output_add(getting->output, head.data, head.n, err);
     rfs_bytes_free(&head);
     return rc;
 }
@@ -75,7 +75,7 @@ static int write_piece(void *ctx, struct rfs_sweep_worker *worker,
 {
     struct getting *getting = ctx;
 
-    return rfs_output_add(&getting->output, worker->bytes[0], (size_t)piece->n, err);
+    return rfs_output_add(getting->output, worker->bytes[0], (size_t)piece->n, err);
 }
 
 static int write_tensor(struct getting *getting, struct rfs_error *err)
@@ -96,6 +96,14 @@ static int write_tensor(struct getting *getting, struct rfs_error *err)
     return rfs_sweep_run(&sweep, (unsigned)rfs_min_u64(getting->request->threads, pieces), err);
 }
 
+static int fill(void *ctx, struct rfs_output *out, struct rfs_error *err)
+{
+    struct getting *getting = ctx;
+
+    getting->output = out;
+    return write_head(getting, err) ?: write_tensor(getting, err);
+}
+
 static int get(struct getting *getting, struct rfs_error *err)
 {
     const struct request *request = getting->request;
@@ -107,10 +115,7 @@ static int get(struct getting *getting, struct rfs_error *err)
         return rc;
     return rfs_whole_open_rank(request->source, view, request->rank, &getting->whole, err)
             ?: rfs_whole_choose(&getting->whole, request->name, &getting->tensor, err)
-            ?: rfs_output_begin(request->out, request->force, &getting->output, err)
-            ?: write_head(getting, err)
-            ?: write_tensor(getting, err)
-            ?: rfs_output_end(&getting->output, err);
+            ?: rfs_output_make(request->out, request->force, fill, getting, err);
 }
 
 /* ---- the command line ------------------------------------------------------------------------ */
@@ -165,7 +170,7 @@ static int check(struct request *request, struct rfs_error *err)
 static int run(void *given, struct rfs_error *err)
 {
     struct request *request = given;
-    struct getting getting = {.request = request, .output = RFS_OUTPUT_NONE};
+    struct getting getting = {.request = request};
     int rc = check(request, err);
 
     if (rc)
@@ -174,7 +179,6 @@ static int run(void *given, struct rfs_error *err)
     rfs_tool_catch_signals();
     rc = get(&getting, err);
     rfs_progress_destroy(&getting.progress);
-    rfs_output_drop(&getting.output);
     rfs_whole_close(&getting.whole);
     return rc;
 }
