@@ -28,6 +28,8 @@ librfs_la_SOURCES += \
 	src/plan/slice.h \
 	src/plan/sources.c \
 	src/plan/strategies.c \
+	src/plan/strategy_files.c \
+	src/plan/strategy_files.h \
 	src/plan/trace.c \
 	src/plan/trace.h \
 	src/plan/unproved.c

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The file adapter_config.json of view=peft, by which PEFT loads the tensors beside it as an
- * adapter (LoRA): their rank, the modules that they belong to, and alpha, the numerator of their
- * scale.
- */
+/* The file adapter_config.json of view=peft: formats/safetensors/peft.h. */
 #pragma once
 
+#include "formats/safetensors/peft.h"
 #include "plan/planner.h"
 #include "view/internal.h"
-
-#define RFS_VIEW_ADAPTER "adapter_config.json"
 
 /*
  * Makes that file for the shown tensors, which must be pairs of A and B of one rank. No tensor has

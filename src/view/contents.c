@@ -27,7 +27,7 @@ struct rfs_view_contents rfs_view_contents(struct rfs_view *view)
         .n_ranks = rfs_view_ranks(view),
         .n_files = view->n_files,
         .by_rank = view->kind->by_rank,
-        .late = view->set->late,
+        .late = view->set->how.late,
         .encrypted = view->set->encrypted != NULL,
     };
 

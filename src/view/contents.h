@@ -96,11 +96,5 @@ void rfs_view_reader_scatter(struct reshard_reader *reader);
  * Says whether view=dcp, or hyper_parallel, has them: the source is a checkpoint of that program.
  */
 bool rfs_view_objects_passed(const struct rfs_view *view);
-/*
- * Proves that an object of such a source is in its file, and of one of torch what ALL says
- * (rfs_dcp_prove_object). Returns 0 or -errno with *err filled. Any thread may call it.
- */
-int rfs_view_objects_prove(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
-                           bool all, struct rfs_error *err);
 /* Returns the file that has the objects, or 0 if the view has none or is of another kind. */
 size_t rfs_view_dcp_objects_file(const struct rfs_view *view);

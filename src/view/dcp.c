@@ -695,7 +695,7 @@ static int prove(void *ctx, size_t i)
     const struct rfs_chunked_object *object =
         &chunked->objects.data[dcp_of(proving->view)->numbers.data[i]];
     struct rfs_error err = {0};
-    const int rc = rfs_view_objects_prove(chunked, object, false, &err);
+    const int rc = chunked->format->prove(chunked, object, false, &err);
 
     return rfs_first_error_note(&proving->first, i, rc, &err);
 }

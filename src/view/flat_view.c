@@ -243,7 +243,7 @@ static int log_states(struct rfs_view *view, struct rfs_error *err)
         n += count_states(view, rfs_catalog_ready(view->catalog, r), marks, &of_rank);
         first = first ? first : of_rank;
     }
-    if (n > 0 && !view->set->late)
+    if (n > 0 && !view->set->how.late)
         rfs_log(&view->log, RFS_WARNING,
                 "%zu value%s of the training beside the weights %s left out: '%s'%s; only=* shows "
                 "%s",
@@ -296,9 +296,9 @@ static int show_peft(struct rfs_view *view, const struct rfs_params *params, str
         group_targets(view, &shards, 1, err) ?: rfs_view_adapter_config(view, params, &config, err);
     if (rc)
         return rc;
-    show_image(view, RFS_VIEW_ADAPTER, 0, config);
+    show_image(view, RFS_PEFT_CONFIG, 0, config);
     /* There is a shard: without tensors there is no config. */
-    shards.names[0] = "adapter_model.safetensors";
+    shards.names[0] = RFS_PEFT_MODEL;
     return show_shards(view, &shards, err);
 }
 

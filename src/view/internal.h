@@ -26,6 +26,7 @@
 #include "rules/hf_config.h"
 #include "store/files.h"
 #include "view/contents.h"
+#include "view/start.h"
 #include "view/statistics.h"
 #include "view/view_options.h"
 
@@ -131,7 +132,8 @@ struct rfs_view_save {
     atomic_bool gone;    /* it is not shown any more, and goes with its last user */
     atomic_bool quiet;   /* nothing of it is logged */
     atomic_bool doubted; /* a note said that files may be of another save */
-    atomic_bool contradicted; /* one said that ranks contradict the strategy */
+    atomic_bool contradicted;          /* one said that ranks contradict the strategy */
+    struct rfs_view_counters counters; /* of reads */
 };
 
 /* The sizes of files that were kept for this view, and those that will be for the next. */
@@ -186,7 +188,6 @@ struct rfs_view {
     pthread_mutex_t lock; /* guards images, checksums, sizes and names; a leaf lock */
     pthread_cond_t made;  /* a checksum, a comparison or the kept sizes are */
     struct rfs_view_images images;
-    struct rfs_view_counters counters;
     struct rfs_view_kept kept;     /* kept_sizes.h */
     struct rfs_view_hidden hidden; /* hidden.h */
 };
@@ -206,14 +207,10 @@ struct reshard_view {
     struct rfs_key *key;             /* or NULL */
     struct rfs_encrypted *encrypted; /* opens encrypted sources; NULL: they are plain */
     bool key_fits;                   /* it has opened one */
-    bool late;                       /* lost ranks are reported by plans */
-    bool tensors;                /* it is for the tensors alone, and needs no option to be of use */
-    bool all_errors;             /* of conversion rules, not the first alone */
-    struct rfs_view *maker;      /* while it is opened: maker of struct rfs_view_how */
-    bool wary;                   /* a strategy that a rank contradicts is refused */
-    struct rfs_beneath *beneath; /* where sources are opened; NULL: links are followed */
-    struct rfs_kept *kept;       /* what is kept for the next view; NULL: nothing */
-    struct rfs_fds fds;          /* descriptors of all saves */
+    struct rfs_view_how how;         /* its maker is NULL once it is open */
+    struct rfs_beneath *beneath;     /* where sources are opened; NULL: links are followed */
+    struct rfs_kept *kept;           /* what is kept for the next view; NULL: nothing */
+    struct rfs_fds fds;              /* descriptors of all saves */
     bool has_fds;
 
     reshard_statistics past;   /* of plain views that were freed; under the lock, as the next */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kinds of plain views (struct rfs_view_kind), each in the file that it is named after, and how
- * the planner of all but the last is made.
+ * The kinds of plain views (struct rfs_view_kind), each in the file that it is named after.
  */
 #pragma once
 
@@ -13,10 +12,11 @@ extern const struct rfs_view_kind rfs_kind_dcp;  /* dcp.c: view=dcp and view=hyp
 extern const struct rfs_view_kind rfs_kind_mindformers; /* mindformers.c: view=mindformers */
 extern const struct rfs_view_kind rfs_kind_parts;       /* hfai_view.c: of a source in parts */
 
-/* Returns the kind that the source and the options ask for. The catalogue is open. */
-const struct rfs_view_kind *rfs_kind_of(const struct rfs_view *view);
-/* Makes the planner, and all that it needs. The catalogue is open. 0 or -errno with *err filled. */
-int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err);
+/*
+ * Sets the kind that the source and the options ask for, makes the planner, and shows the files.
+ * The catalogue is open. 0 or -errno with *err filled.
+ */
+int rfs_kind_open(struct rfs_view *view, struct rfs_error *err);
 
 /* ---- values that are not tensors, of a source in chunks (planned.c) -------------------------- */
 

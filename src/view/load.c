@@ -384,7 +384,8 @@ static int do_task(const struct run *run, const struct task *task, struct rfs_er
                        ?: rfs_assemble_once(view->assembler, &slice, is_cast ? &cast : NULL,
                                             task->begin, size,
                                             (unsigned char *)load->to + task->begin);
-    rfs_view_count_read(&view->counters, size, rc ? rc : (ssize_t)size, rfs_wait_now() - since);
+    rfs_view_count_read(&view->save.counters, size, rc ? rc : (ssize_t)size,
+                        rfs_wait_now() - since);
     return rc ? fail_load(run, load, rc, &slice, err) : 0;
 }
 

@@ -45,13 +45,6 @@ bool rfs_view_objects_passed(const struct rfs_view *view)
                        (shown == RFS_SHOW_HYPER_PARALLEL && rfs_hyper_parallel_owns(chunked)));
 }
 
-int rfs_view_objects_prove(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
-                           bool all, struct rfs_error *err)
-{
-    return rfs_hyper_parallel_owns(chunks) ? rfs_hyper_parallel_prove_object(chunks, object, err)
-                                           : rfs_dcp_prove_object(chunks, object, all, err);
-}
-
 /*
  * Logs how many of them the files of the view do not have. Logs nothing where files are those of
  * torch.save, since the first file that is made logs it, nor in a view that opens late, for a
@@ -64,7 +57,7 @@ static void log_unshown(struct rfs_view *view)
         view->options.format == RFS_FORMAT_TORCH && view->options.shown != RFS_SHOW_DCP;
     const bool taken = tried || rfs_view_objects_passed(view);
 
-    if (chunked && !taken && !view->set->late)
+    if (chunked && !taken && !view->set->how.late)
         log_objects(view, chunked->objects.n);
 }
 
@@ -132,20 +125,6 @@ static void adding_end(struct adding *adding)
     free(adding->open.data);
 }
 
-/* Returns whether a pickle names storages, which the archive then has in its folder data. */
-static bool has_storages(const struct rfs_torch *torch)
-{
-    static const char data[] = "/data/";
-
-    for (size_t i = 0; i < torch->zip.n; i++) {
-        const struct rfs_zip_entry *entry = &torch->zip.entries[i];
-        if (entry->name_bytes > torch->prefix_bytes + sizeof data - 1 &&
-            memcmp(entry->name + torch->prefix_bytes, data, sizeof data - 1) == 0)
-            return true;
-    }
-    return false;
-}
-
 /*
  * Opens an object. Returns 1 with *out to be freed, 0 if it is left out, or -errno with *err
  * filled.
@@ -165,7 +144,7 @@ static int open_object(struct rfs_chunks *chunked, const struct rfs_chunked_obje
         *err = why;
         return rc;
     }
-    if (!has_storages(out))
+    if (!rfs_torch_has_storages(out))
         return 1;
     rfs_torch_free(out);
     return 0;
@@ -350,7 +329,7 @@ static int show_one(struct rfs_view *view, struct rfs_error *err)
 
 static const struct rfs_view_kind kind_one = {.open = show_one, .list = list, .encode = encode};
 
-const struct rfs_view_kind *rfs_kind_of(const struct rfs_view *view)
+static const struct rfs_view_kind *kind_of(const struct rfs_view *view)
 {
     static const struct rfs_view_kind *const kinds[] = {
         [RFS_SHOW_RANKS] = &rfs_kind_ranks,
@@ -416,7 +395,8 @@ static int choose_format(struct rfs_view *view, struct rfs_error *err)
     return rc;
 }
 
-int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err)
+/* Makes the planner, and all that it needs. */
+static int plan(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *options = &view->options;
     struct rfs_names_config names = {.names = options->names,
@@ -438,7 +418,7 @@ int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err)
     config.dst = view->dst;
     config.keep_empty = !rfs_formats[options->format].no_empty;
     config.names = view->names;
-    config.lost = view->set->late ? RFS_LOST_REPORTED : RFS_LOST_REFUSED;
+    config.lost = view->set->how.late ? RFS_LOST_REPORTED : RFS_LOST_REFUSED;
     config.by_rules = rfs_view_by_rules(view);
     rc = rfs_planner_new(&config, &view->planner, err);
     if (rc)
@@ -448,4 +428,11 @@ int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err)
         rfs_catalog_keep_values(view->source);
     log_unshown(view);
     return 0;
+}
+
+int rfs_kind_open(struct rfs_view *view, struct rfs_error *err)
+{
+    view->kind = kind_of(view);
+    return (rfs_catalog_has_parts(view->source) ? 0 : plan(view, err))
+               ?: view->kind->open(view, err);
 }

@@ -420,7 +420,7 @@ static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t 
     const uint64_t since = rfs_wait_now();
     const ssize_t n = answer_bytes(reader, size, offset, answer);
 
-    rfs_view_count_read(&reader->view->counters, size, n, rfs_wait_now() - since);
+    rfs_view_count_read(&reader->view->save.counters, size, n, rfs_wait_now() - since);
     return n;
 }
 

@@ -253,7 +253,7 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
         .hf_config = config,
         .options = options->convert_options,
         .compare = compare,
-        .report = view->set->all_errors ? report : NULL,
+        .report = view->set->how.all_errors ? report : NULL,
         .ctx = view,
     };
     rc = rfs_by_rules_new(&converted, &own->made, err);

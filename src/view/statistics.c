@@ -72,7 +72,7 @@ void rfs_view_add_statistics(const struct rfs_view *view, reshard_statistics *su
     rfs_files_count(rfs_catalog_files(view->catalog), &files);
     rfs_catalog_count(view->source, &catalog);
     rfs_assembler_count(view->assembler, &assembler);
-    add_counters(&view->counters, sum);
+    add_counters(&view->save.counters, sum);
     sum->source_reads += files.reads;
     sum->source_bytes += files.bytes;
     sum->source_opens += files.opens;

@@ -25,7 +25,6 @@
 #include "view/kept_sizes.h"
 #include "view/kinds.h"
 #include "view/rules_view.h"
-#include "view/start.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -211,9 +210,7 @@ static int open_files(struct rfs_view *view, struct rfs_error *err)
     if (!view->assembler)
         return rfs_fail_memory(err);
     rfs_catalog_begin(view->source, &use);
-    view->kind = rfs_kind_of(view);
-    const int rc = (rfs_catalog_has_parts(view->source) ? 0 : rfs_kind_plan(view, err))
-                       ?: view->kind->open(view, err);
+    const int rc = rfs_kind_open(view, err);
     rfs_catalog_end(view->source, &use);
     return rc ? rc : view->memory.failed ? rfs_fail_memory(err) : 0;
 }
@@ -252,11 +249,11 @@ static enum rfs_unlike unlike_of(const struct rfs_view *view)
 {
     const struct reshard_view *set = view->set;
 
-    if (set->late) /* verify compares all copies itself */
+    if (set->how.late) /* verify compares all copies itself */
         return RFS_UNLIKE_UNASKED;
     if (view->options.trust_strategy || set->follow) /* follow asks rfs_view_check_alike */
         return RFS_UNLIKE_TOLD;
-    return view->options.strict || set->wary ? RFS_UNLIKE_REFUSED : RFS_UNLIKE_JUDGED;
+    return view->options.strict || set->how.wary ? RFS_UNLIKE_REFUSED : RFS_UNLIKE_JUDGED;
 }
 
 struct rfs_planner_config rfs_view_planning(struct rfs_view *view)
@@ -572,7 +569,7 @@ static int open_set(struct reshard_view *set, const char *source,
         return rc;
     set->options.all_steps |= set->config.follow > 0;
     /* hfai's parts are always shown merged, too, and chunks put together. */
-    if (!set->tensors && !asks_for_something(options) && !has_parts(set->store, source) &&
+    if (!set->how.tensors && !asks_for_something(options) && !has_parts(set->store, source) &&
         !rfs_scan_is_described(set->store, source))
         return rfs_fail_usage(err,
                               "-o src_strategy=FILE,dst_strategy=FILE; reshard suggest SRC "
@@ -619,11 +616,8 @@ static int start(const char *source, const struct rfs_settings *settings,
     *out = NULL;
     if (!set)
         return rfs_fail_memory(err);
-    set->late = how && how->late;
-    set->tensors = how && how->tensors;
-    set->all_errors = how && how->all_errors;
-    set->maker = how ? how->maker : NULL;
-    set->wary = how && how->wary;
+    if (how)
+        set->how = *how;
     pthread_mutex_init(&set->lock, NULL);
     set->config = (reshard_config){.struct_size = sizeof set->config};
     if (config)
@@ -632,7 +626,7 @@ static int start(const char *source, const struct rfs_settings *settings,
     rfs_log_init(&set->log, set->config.log ? forward_set_log : NULL, &set->config);
     const int rc = open_set(set, source, settings, err);
     set->config.progress = NULL;
-    set->maker = NULL;
+    set->how.maker = NULL;
     if (rc) {
         reshard_close(set);
         return rc;

@@ -87,7 +87,7 @@ static void check_object(struct rfs_chunks *chunks, const struct rfs_chunked_obj
 {
     struct rfs_error err = {0};
 
-    if (require_result(rfs_hyper_parallel_prove_object(chunks, object, &err), &err))
+    if (require_result(chunks->format->prove(chunks, object, false, &err), &err))
         fuzz_reached(2);
 }
 

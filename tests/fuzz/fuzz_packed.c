@@ -152,7 +152,7 @@ static void read_all(struct rfs_chunks *chunks, bool drops, struct got *out)
     out->ended = read_object(chunks, &out->object);
     if (drops)
         rfs_blocks_drop(blocks);
-    out->proved = rfs_dcp_prove_object(chunks, &chunks->objects.data[0], true, &err);
+    out->proved = chunks->format->prove(chunks, &chunks->objects.data[0], true, &err);
     require_result(out->proved, &err);
     err = (struct rfs_error){0};
     out->opened = rfs_dcp_open_object(chunks, &chunks->objects.data[0], &budget, &torch, &err);

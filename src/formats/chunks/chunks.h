@@ -150,6 +150,13 @@ struct rfs_chunks_format {
      * NULL: locate does so by itself, if CHUNKS have checks. From any thread.
      */
     int (*check)(struct rfs_chunks *chunks, uint32_t file, struct rfs_error *err);
+    /*
+     * Proves that the bytes of an object are in its file, and of an item of torch.save what
+     * rfs_torch_prove says, with ALL; a checkpoint that is checked (rfs_chunks_set_checked) always
+     * adds that. 0, or -errno with *err filled. From any thread. NULL: there are no objects.
+     */
+    int (*prove)(struct rfs_chunks *chunks, const struct rfs_chunked_object *object, bool all,
+                 struct rfs_error *err);
     void (*free)(void *own);
 };
 

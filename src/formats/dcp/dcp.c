@@ -321,8 +321,8 @@ int rfs_dcp_objects_apart(const struct rfs_chunks *chunks, struct rfs_error *err
     return 0;
 }
 
-int rfs_dcp_prove_object(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
-                         bool all, struct rfs_error *err)
+static int prove_object(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
+                        bool all, struct rfs_error *err)
 {
     struct rfs_dcp_file_item item = item_of(chunks, object);
     struct rfs_reading reading;
@@ -360,13 +360,14 @@ int rfs_dcp_open_object(struct rfs_chunks *chunks, const struct rfs_chunked_obje
     return ended;
 }
 
-static const struct rfs_chunks_format format = {.name = "torch.distributed.checkpoint",
-                                                .locate = locate};
+static const struct rfs_chunks_format format = {
+    .name = "torch.distributed.checkpoint", .locate = locate, .prove = prove_object};
 /* The metadata of each rank: several have what is not cut. */
 static const struct rfs_chunks_format format_by_rank = {.name = "torch.distributed.checkpoint",
                                                         .again = true,
                                                         .locate = locate,
-                                                        .locate_copy = locate_copy};
+                                                        .locate_copy = locate_copy,
+                                                        .prove = prove_object};
 
 bool rfs_dcp_owns(const struct rfs_chunks *chunks)
 {

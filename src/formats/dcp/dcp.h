@@ -47,14 +47,6 @@ int rfs_dcp_open_object(struct rfs_chunks *chunks, const struct rfs_chunked_obje
 int rfs_dcp_objects_apart(const struct rfs_chunks *chunks, struct rfs_error *err);
 
 /*
- * Proves that the item of an object is in its file, and a file of torch.save. rfs_torch_prove says
- * how, and what ALL adds; a checkpoint that is checked (rfs_chunks_set_checked) always adds it.
- * Returns 0, or an error of rfs_dcp_open_object with *err filled. Any thread may call it.
- */
-int rfs_dcp_prove_object(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
-                         bool all, struct rfs_error *err);
-
-/*
  * Reads a .metadata, and declares, stores and finishes what it describes. Returns and errors are
  * those of rfs_dcp_open. It is torch's, or, for CHUNKS of a keyed format, HyperParallel's. Other
  * files than dcp_metadata.c call it for tests alone.

@@ -5,25 +5,14 @@
 #include "formats/chunks/headers.h"
 #include "formats/dcp/dcp.h"
 
-static const struct rfs_chunks_format format = {.name = "HyperParallel",
-                                                .keyed = true,
-                                                .again = true,
-                                                .locate = rfs_chunks_locate_in_header,
-                                                .locate_copy = rfs_chunks_copy_in_header,
-                                                .check = rfs_chunks_check_header,
-                                                .free = rfs_chunks_free_headers};
-
-bool rfs_hyper_parallel_owns(const struct rfs_chunks *chunks)
-{
-    return chunks->format == &format;
-}
-
-int rfs_hyper_parallel_prove_object(struct rfs_chunks *chunks,
-                                    const struct rfs_chunked_object *object, struct rfs_error *err)
+/* Its pickle is not looked at. */
+static int prove_object(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
+                        bool all, struct rfs_error *err)
 {
     const char *path = rfs_files_path(chunks->files, object->file);
     struct rfs_reading reading;
 
+    (void)all;
     int rc = rfs_reading_begin_quiet(chunks->files, object->file, &reading);
     if (rc < 0)
         return rfs_chunks_fail_file(chunks, object->file, rc, err);
@@ -36,6 +25,20 @@ int rfs_hyper_parallel_prove_object(struct rfs_chunks *chunks,
                       (unsigned long long)reading.size);
     const int ended = rfs_reading_end(&reading);
     return ended < 0 ? rfs_files_fail(err, path, ended) : rc;
+}
+
+static const struct rfs_chunks_format format = {.name = "HyperParallel",
+                                                .keyed = true,
+                                                .again = true,
+                                                .locate = rfs_chunks_locate_in_header,
+                                                .locate_copy = rfs_chunks_copy_in_header,
+                                                .check = rfs_chunks_check_header,
+                                                .prove = prove_object,
+                                                .free = rfs_chunks_free_headers};
+
+bool rfs_hyper_parallel_owns(const struct rfs_chunks *chunks)
+{
+    return chunks->format == &format;
 }
 
 static int build(struct rfs_chunks *chunks, const struct rfs_chunks_source *source,

@@ -29,10 +29,3 @@ extern const struct rfs_seen_form rfs_hyper_parallel_ranks[];
 
 /* Says whether a checkpoint is of this format. */
 bool rfs_hyper_parallel_owns(const struct rfs_chunks *chunks);
-
-/*
- * Proves that the bytes of an object of such a checkpoint are in its file. 0, -EINVAL or a read's
- * error with *err filled. Any thread may call it.
- */
-int rfs_hyper_parallel_prove_object(struct rfs_chunks *chunks,
-                                    const struct rfs_chunked_object *object, struct rfs_error *err);

@@ -289,6 +289,19 @@ int rfs_torch_prove(const struct rfs_bytes_source *from, bool all, struct rfs_er
     return rc < 0 || all ? rc : 0;
 }
 
+bool rfs_torch_has_storages(const struct rfs_torch *torch)
+{
+    static const char data[] = "/data/";
+
+    for (size_t i = 0; i < torch->zip.n; i++) {
+        const struct rfs_zip_entry *entry = &torch->zip.entries[i];
+        if (entry->name_bytes > torch->prefix_bytes + sizeof data - 1 &&
+            memcmp(entry->name + torch->prefix_bytes, data, sizeof data - 1) == 0)
+            return true;
+    }
+    return false;
+}
+
 void rfs_torch_free(struct rfs_torch *torch)
 {
     rfs_zip_free(&torch->zip);

@@ -40,6 +40,8 @@ int rfs_torch_open_named(const struct rfs_bytes_source *from, enum rfs_pickle_na
 int rfs_torch_keep(const struct rfs_bytes_source *from, uint16_t origin, struct rfs_budget *budget,
                    struct rfs_torch *out, struct rfs_error *err);
 void rfs_torch_free(struct rfs_torch *torch);
+/* Returns whether the pickle names storages, which the archive then has in its folder data. */
+bool rfs_torch_has_storages(const struct rfs_torch *torch);
 
 /*
  * Proves that a file of torch.save is there, whatever classes its pickle names: its directory, and

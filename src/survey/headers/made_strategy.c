@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "formats/mindformers/mindformers.h"
-#include "view/strategy_options.h"
+#include "plan/strategy_files.h"
 
 static int add_axes(struct rfs_layout_builder *item, const struct rfs_mindformers_layout *layout)
 {
@@ -76,8 +76,8 @@ int rfs_inspect_strategy(struct rfs_headers_source *source, const char *path,
                          const struct rfs_layout_rules_use *use, struct rfs_strategy **out,
                          struct rfs_error *err)
 {
-    RFS_CLEANUP(rfs_view_model_end)
-    struct rfs_view_model model = {source->store, NULL, path ? path : ".", NULL};
+    RFS_CLEANUP(rfs_plan_model_end)
+    struct rfs_plan_model model = {source->store, NULL, path ? path : ".", NULL};
     struct rfs_layout_rules_use all = *use;
 
     if (!rules)
@@ -89,8 +89,8 @@ int rfs_inspect_strategy(struct rfs_headers_source *source, const char *path,
         if (headers->parameters.data[i].type->kind == RFS_TENSOR)
             names[all.n++] = headers->parameters.data[i].name;
     all.names = names;
-    all.number = rfs_view_model_number;
+    all.number = rfs_plan_model_number;
     all.ctx = &model;
-    return rfs_view_strategy_by_rules(source->store, "--rules", rules, &all, &source->log, out,
+    return rfs_plan_strategy_by_rules(source->store, "--rules", rules, &all, &source->log, out,
                                       err);
 }

@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "plan/needed.h"
-#include "view/strategy_options.h"
+#include "plan/strategy_files.h"
 
 void rfs_inspect_ranks_close(struct rfs_inspect_ranks *ranks)
 {
@@ -25,8 +25,8 @@ int rfs_inspect_ranks_open(struct rfs_store *store, const char *src, const char 
     *out = NULL;
     if (!ranks)
         return rfs_fail_memory(err);
-    const int rc = (src ? rfs_view_read_strategy(store, src, &ranks->src, err) : 0)
-                       ?: (dst ? rfs_view_read_strategy(store, dst, &ranks->dst, err) : 0)
+    const int rc = (src ? rfs_plan_read_strategy(store, src, &ranks->src, err) : 0)
+                       ?: (dst ? rfs_plan_read_strategy(store, dst, &ranks->dst, err) : 0)
                        ?: rfs_needed_open(ranks->src, ranks->dst, &ranks->needed, err);
     if (rc)
         return rc;

@@ -17,7 +17,7 @@ struct rfs_inspect_ranks {
 };
 
 /*
- * Reads the strategies that SRC and DST name (rfs_view_read_strategy); a side that is NULL is one
+ * Reads the strategies that SRC and DST name (rfs_plan_read_strategy); a side that is NULL is one
  * whole checkpoint. 0 with *out owned by the caller, or -errno with *err filled.
  */
 int rfs_inspect_ranks_open(struct rfs_store *store, const char *src, const char *dst,

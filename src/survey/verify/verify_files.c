@@ -123,7 +123,8 @@ static int prove(const struct objects *objects, const struct rfs_whole *whole,
 {
     struct rfs_error why = {0};
     char detail[sizeof why.text + 32];
-    const int rc = rfs_view_objects_prove(chunks_of(whole), object, true, &why);
+    struct rfs_chunks *chunks = chunks_of(whole);
+    const int rc = chunks->format->prove(chunks, object, true, &why);
 
     if (rc == -ENOMEM || rc == -EINTR) {
         *err = why;

@@ -17,7 +17,7 @@
 #include "tool/common/manifest.h"
 #include "tool/common/show.h"
 #include "tool/strategy/strategy_command.h"
-#include "view/strategy_options.h"
+#include "plan/strategy_files.h"
 
 #include <pthread.h>
 #include <strings.h>
@@ -301,7 +301,7 @@ static int add_strategy(struct rfs_info_args *args, struct rfs_info_report *repo
     char summary[256];
     struct stat st;
     struct rfs_store *store = args->source.store;
-    int rc = rfs_view_read_strategy(store, report->path, &strategy, err);
+    int rc = rfs_plan_read_strategy(store, report->path, &strategy, err);
     RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list below = {0};
 
     if (rc)

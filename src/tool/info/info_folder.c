@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
-#include "view/strategy_options.h"
+#include "plan/strategy_files.h"
 
 #include <sys/stat.h>
 
@@ -647,7 +647,7 @@ static int read_strategy(struct tree *tree)
 
     if (!options->src_strategy)
         return 0;
-    const int rc = rfs_view_read_strategy(tree->args->source.store, options->src_strategy,
+    const int rc = rfs_plan_read_strategy(tree->args->source.store, options->src_strategy,
                                           &tree->strategy, tree->err);
     if (rc)
         return rc;

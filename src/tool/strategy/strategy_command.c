@@ -17,7 +17,7 @@
 #include "tool/common/source.h"
 #include "tool/common/tool.h"
 #include "tool/strategy/devices.h"
-#include "view/strategy_options.h"
+#include "plan/strategy_files.h"
 
 #include <sys/stat.h>
 
@@ -263,7 +263,7 @@ static int show(const struct request *request, struct rfs_error *err)
         return rfs_fail_usage(err, "NAME or --name GLOB",
                               "--name is for the table of all parameters");
     int rc = open_tree(request->tree, &request->options, &tree, err)
-                 ?: rfs_view_read_strategy(request->store, path, &strategy, err);
+                 ?: rfs_plan_read_strategy(request->store, path, &strategy, err);
 
     if (rc == 0 && request->tree)
         rc = fit_tree(&tree, strategy, err);
@@ -334,7 +334,7 @@ static int list_files(const struct request *request, struct rfs_path_list *files
         struct stat st;
         int rc = 0;
         if (rfs_store_stat(request->store, path, &st) == 0 && S_ISDIR(st.st_mode))
-            rc = rfs_view_list_strategies(request->store, path, files, err);
+            rc = rfs_plan_list_strategies(request->store, path, files, err);
         else if (!rfs_path_list_add(files, strdup(path)))
             rc = rfs_fail_memory(err);
         if (rc)
@@ -423,7 +423,7 @@ static int make_new(const struct request *request, struct rfs_error *err)
     const int json = choose_form(request, out, false, err);
     int rc = json < 0 ? json : 0;
     if (rc == 0 && request->source)
-        rc = rfs_view_read_strategy(request->store, request->source, &source, err);
+        rc = rfs_plan_read_strategy(request->store, request->source, &source, err);
     /* A rank that cannot be read may have tensors that nobody knows. */
     rc = rc ?: open_tree(request->tree, &request->options, &tree, err);
     if (rc == 0 && tree.headers.failure.code) {
@@ -536,9 +536,9 @@ static int check_file(const struct request *request, struct rfs_error *err)
     if (request->whole && request->source)
         return rfs_fail_usage(err, "one of them",
                               "-s says how the tree is cut, and --whole that it is not");
-    int rc = rfs_view_read_strategy(request->store, request->paths.data[0], &strategy, err);
+    int rc = rfs_plan_read_strategy(request->store, request->paths.data[0], &strategy, err);
     if (rc == 0 && request->source)
-        rc = rfs_view_read_strategy(request->store, request->source, &source, err);
+        rc = rfs_plan_read_strategy(request->store, request->source, &source, err);
     if (rc == 0)
         rc = open_tree(request->paths.data[1], &request->options, &tree, err);
     return rc ? rc : check(request, strategy, source, &tree, err);

@@ -466,11 +466,11 @@ static void test_objects(void **state)
     opened(w, OPEN(w, NULL, ".metadata"));
     const struct rfs_chunked_object *object = &w->chunks->objects.data[0];
     tree_write(w->root, "_rank0_.bytes", "12345678", 8);
-    assert_int_equal(rfs_hyper_parallel_prove_object(w->chunks, object, &err), 0);
+    assert_int_equal(w->chunks->format->prove(w->chunks, object, false, &err), 0);
     opened(w, OPEN(w, NULL, ".metadata"));
     tree_write(w->root, "_rank0_.bytes", "1234567", 7);
     object = &w->chunks->objects.data[0];
-    assert_int_equal(rfs_hyper_parallel_prove_object(w->chunks, object, &err), -EINVAL);
+    assert_int_equal(w->chunks->format->prove(w->chunks, object, false, &err), -EINVAL);
     assert_non_null(strstr(err.text, "_rank0_.bytes: parameter 'step': lies at offset 3 with 5 "
                                      "bytes, and the file has only 7"));
     struct bytes b;

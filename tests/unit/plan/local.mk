@@ -60,3 +60,11 @@ check_PROGRAMS += tests/unit/plan/test_needed
 TESTS += tests/unit/plan/test_needed
 tests_unit_plan_test_needed_SOURCES = tests/unit/plan/test_needed.c
 tests_unit_plan_test_needed_LDADD = librfs.la $(CMOCKA_LIBS)
+
+check_PROGRAMS += tests/unit/plan/test_strategy_files
+TESTS += tests/unit/plan/test_strategy_files
+tests_unit_plan_test_strategy_files_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/plan/test_strategy_files.c
+tests_unit_plan_test_strategy_files_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -19,7 +19,6 @@ view_tests = \
 	tests/unit/view/test_saves \
 	tests/unit/view/test_start \
 	tests/unit/view/test_statistics \
-	tests/unit/view/test_strategy_files \
 	tests/unit/view/test_sequential \
 	tests/unit/view/test_view
 check_PROGRAMS += $(view_tests)
@@ -101,11 +100,6 @@ tests_unit_view_test_kept_sizes_SOURCES = $(view_support) tests/unit/view/test_k
 tests_unit_view_test_kept_sizes_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_saves_SOURCES = $(view_support) tests/unit/view/test_saves.c
 tests_unit_view_test_saves_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_view_test_strategy_files_SOURCES = \
-	tests/support/tree.c \
-	tests/support/tree.h \
-	tests/unit/view/test_strategy_files.c
-tests_unit_view_test_strategy_files_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_start_SOURCES = $(view_support) tests/unit/view/test_start.c
 tests_unit_view_test_start_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_view_SOURCES = $(view_support) tests/unit/view/test_view.c

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an option that names strategies may name: a file, a folder, a list. */
-#include "view/strategy_options.h"
+#include "plan/strategy_files.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -61,7 +61,7 @@ static void write_protobuf(const char *path, unsigned stage)
 
 static int read_list(const char *text, struct rfs_strategy **out, struct rfs_error *err)
 {
-    return rfs_view_read_strategy(NULL, text, out, err);
+    return rfs_plan_read_strategy(NULL, text, out, err);
 }
 
 static void expect_stages(const char *text, uint32_t stages)

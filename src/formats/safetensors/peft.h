@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Adapters of PEFT (LoRA): adapter_model.safetensors has two tensors for each module, A and B, and
+ * adapter_config.json beside it says how PEFT loads them: their rank, the modules that they belong
+ * to, and alpha, the numerator of their scale.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/intern.h"
+#include "formats/image.h"
+
+#define RFS_PEFT_CONFIG "adapter_config.json"
+#define RFS_PEFT_MODEL "adapter_model.safetensors"
+
+/* An adapter, as its tensors show it. */
+struct rfs_peft {
+    uint64_t rank;
+    struct rfs_intern *modules; /* last parts of their names; owned */
+};
+
+/*
+ * Reads the names and shapes of N tensors, which must be pairs of A and B of one rank. PATH is the
+ * source's, for messages. 0, or -errno with *err filled; to be freed in any case. O(n log n).
+ */
+int rfs_peft_read(const struct rfs_image_tensor *tensors, size_t n, const char *path,
+                  struct rfs_peft *out, struct rfs_error *err);
+void rfs_peft_free(struct rfs_peft *adapter);
+/* Makes adapter_config.json. 0 or -ENOMEM. */
+int rfs_peft_encode(const struct rfs_peft *adapter, uint64_t alpha, struct rfs_image **out);
