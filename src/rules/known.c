@@ -57,10 +57,15 @@ static void add_tensors(struct rfs_known *known, const struct node *node)
     }
 }
 
-/* Adds what a statement drops of a training's names. */
-static void take_states(struct rfs_known *known, const struct statement *statement)
+/*
+ * Adds what a statement drops of a training's names. What it drops on a condition is a part of the
+ * model, which other models have as well.
+ */
+static void take_states(struct rfs_known *known, const struct statement *statement,
+                        unsigned conditions)
 {
-    const bool drops = statement->kind == STATEMENT_DROP && statement->side == SIDE_LEFT;
+    const bool drops =
+        statement->kind == STATEMENT_DROP && statement->side == SIDE_LEFT && conditions == 0;
 
     for (const struct rfs_rules_word *word = drops ? statement->words : NULL; word;
          word = word->next)
@@ -68,8 +73,10 @@ static void take_states(struct rfs_known *known, const struct statement *stateme
 }
 
 /* Adds the tensors of HuggingFace that a statement is about. */
-static void take_tensors(struct rfs_known *known, const struct statement *statement)
+static void take_tensors(struct rfs_known *known, const struct statement *statement,
+                         unsigned conditions)
 {
+    (void)conditions;
     if (statement->kind == STATEMENT_RULE)
         add_tensors(known, statement->right);
     else if ((statement->kind == STATEMENT_REPEAT || statement->kind == STATEMENT_COPY) &&
@@ -90,7 +97,22 @@ static bool is_for(const struct rfs_rules *rules, const char *model_type)
     return any;
 }
 
-typedef void take_fn(struct rfs_known *known, const struct statement *statement);
+/* Takes a statement, which stands inside so many conditions. */
+typedef void take_fn(struct rfs_known *known, const struct statement *statement,
+                     unsigned conditions);
+
+/* Takes all statements of rules. */
+static void take_all(struct rfs_known *known, take_fn *take, const struct rfs_rules *rules)
+{
+    unsigned conditions = 0;
+
+    for (size_t i = 0; i < rules->statements.n; i++) {
+        const struct statement *statement = &rules->statements.data[i];
+        conditions -= statement->kind == STATEMENT_END;
+        take(known, statement, conditions);
+        conditions += statement->kind == STATEMENT_IF;
+    }
+}
 
 /* Goes through the shipped rules of a type of models. Files that others include are skipped. */
 static int find(const char *model_type, take_fn *take, struct rfs_known **out,
@@ -113,8 +135,8 @@ static int find(const char *model_type, take_fn *take, struct rfs_known **out,
             return rc;
         if (strcmp(rfs_rules_side(rules, SIDE_RIGHT), "huggingface") != 0)
             continue; /* adapters, whose rules drop weights */
-        for (size_t i = 0; i < rules->statements.n && is_for(rules, model_type); i++)
-            take(known, &rules->statements.data[i]);
+        if (is_for(rules, model_type))
+            take_all(known, take, rules);
     }
     if (known->memory.failed)
         return rfs_fail_memory(err);

@@ -38,17 +38,13 @@ static void test_states(void **state)
                                          "state.optimizers.Adam.state.w",
                                          "chained_0.optimizer.state.exp_avg.w",
                                          NULL};
-    static const char *const weights[] = {"model.embed_tokens.weight",
-                                          "lm_head.weight",
-                                          "model.model.layers.0.mlp.gate_proj.weight",
-                                          "decoder.layers.0.mlp.linear_fc1.weight",
-                                          "transformer.h.0.attn.c_attn.weight",
-                                          "model.optim.weight",
-                                          "adam_mw",
-                                          "moments",
-                                          "state.w.exp_avg",
-                                          "state.model.w",
-                                          NULL};
+    static const char *const weights[] = {
+        "model.embed_tokens.weight", "lm_head.weight", "model.model.layers.0.mlp.gate_proj.weight",
+        "decoder.layers.0.mlp.linear_fc1.weight", "transformer.h.0.attn.c_attn.weight",
+        "model.optim.weight", "adam_mw", "moments", "state.w.exp_avg", "state.model.w",
+        /* of Qwen3-Next; some rules drop Megatron's mtp.* */
+        "mtp.fc.weight", "mtp.layers.0.self_attn.q_proj.weight", "module.mtp.layers.0.enorm.weight",
+        NULL};
     struct rfs_known *known;
     struct rfs_error err = {0};
 
