@@ -6,6 +6,7 @@
 #include "base/order.h"
 #include "base/vec.h"
 #include "catalog/scan/internal.h"
+#include "formats/safetensors/safetensors.h"
 
 void rfs_scan_free(struct rfs_scan *scan)
 {
@@ -188,10 +189,13 @@ static int look_for_part(void *ctx, const struct dirent *entry)
 {
     bool *found = ctx;
     struct rfs_scan_part part;
+    struct rfs_weight_map_name map;
     enum rfs_format format;
+    const char *name = entry->d_name;
 
-    *found |= rfs_scan_name_part(entry->d_name, &part) &&
-              rfs_format_of_name(entry->d_name, &format) && entry->d_name[0] != '.';
+    *found |=
+        name[0] != '.' && (rfs_safetensors_map_name(name, &map) ||
+                           (rfs_scan_name_part(name, &part) && rfs_format_of_name(name, &format)));
     return 0;
 }
 
@@ -255,7 +259,8 @@ char *rfs_scan_newest(struct rfs_store *store, const char *path)
     const struct rfs_source_spec spec = {.store = store, .options = &rfs_options_defaults};
     struct rfs_error unused;
 
-    if (rfs_scan_listing_read(&spec, path, NULL, &listing, &unused) || listing.n == 0)
+    if (rfs_scan_is_divided(store, path) ||
+        rfs_scan_listing_read(&spec, path, NULL, &listing, &unused) || listing.n == 0)
         return NULL;
     rfs_aside_drop_states(&listing, NULL);
     const struct rfs_scan_found *newest = listing.data;

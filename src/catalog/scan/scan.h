@@ -92,7 +92,10 @@ void rfs_scan_saves_free(struct rfs_saves *saves);
 bool rfs_scan_is_described(struct rfs_store *store, const char *path);
 /* Says whether a folder has a Checkpoint 2.0 of one rank, which has no metadata. */
 bool rfs_scan_is_of_one_rank(struct rfs_store *store, const char *path);
-/* Says whether a folder has parts of a checkpoint, such as model-00001-of-00002.safetensors. */
+/*
+ * Says whether a folder has parts of a checkpoint, such as model-00001-of-00002.safetensors, or an
+ * index of parts.
+ */
 bool rfs_scan_is_divided(struct rfs_store *store, const char *path);
 /* Says whether a view takes the files of a folder, without rank folders, for one checkpoint. */
 bool rfs_scan_is_whole(struct rfs_store *store, const char *path);
@@ -101,7 +104,7 @@ bool rfs_scan_is_any(struct rfs_store *store, const char *path);
 /*
  * Returns the path of the file of tensors in a folder that is likely wanted, where a view takes
  * none: "last" or "model" by its name, else the one with the greatest numbers. malloc'ed; NULL:
- * there is none.
+ * there is none, or its files are parts (rfs_scan_is_divided).
  */
 char *rfs_scan_newest(struct rfs_store *store, const char *path);
 /* Says whether a folder of that name is a rank's: rank_ and digits. */

@@ -7,7 +7,9 @@
  *   or                                            part0.safetensors …
  *     model.safetensors.index.json                hyper_param.safetensors   the rest;
  *     model-00001-of-00002.safetensors …                                    only if there is any
- *   or pytorch_model.bin, or pytorch_model.bin.index.json with its parts
+ *   or pytorch_model.bin, or pytorch_model.bin.index.json with its parts; likewise by the name
+ *   diffusion_pytorch_model of diffusers; or an index by another name, or of a variant; or parts
+ *   without an index; or adapter_model.safetensors of PEFT
  *
  * A folder with one .safetensors file and nothing else of the kind is that file, as MindSpore's
  * _load_parallel_checkpoint takes it; it needs no map then.
@@ -160,9 +162,10 @@ static int take_map(const struct rfs_source_spec *spec, const char *index,
                     const struct rfs_mapfile *map, struct rfs_scan *out, struct rfs_error *err)
 {
     RFS_FREE const char **names = calloc(map->n > 0 ? map->n : 1, sizeof *names);
-    const enum rfs_format format =
-        rfs_text_ends(index, RFS_WEIGHT_MAP_TORCH_END) ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS;
+    struct rfs_weight_map_name of = {.torch = false};
     int rc = 0;
+    rfs_safetensors_map_name(rfs_path_name(index), &of);
+    const enum rfs_format format = of.torch ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS;
     if (!names)
         return rfs_fail_memory(err);
     for (size_t i = 0; i < map->n; i++) {
@@ -205,21 +208,46 @@ static int take_index(const struct rfs_source_spec *spec, char *index,
 
 /* ---- kinds of folders ------------------------------------------------------------------------ */
 
+/*
+ * A model has one of these names, or parts and an index that begins with it. A loader of
+ * HuggingFace takes the first that is there.
+ */
+static const char *const models[] = {
+    "model.safetensors",           "diffusion_pytorch_model.safetensors", "pytorch_model.bin",
+    "diffusion_pytorch_model.bin", "adapter_model.safetensors",           "adapter_model.bin"};
+enum {
+    ADAPTER = 4,                             /* the first, which counts when there is no model */
+    MODELS = sizeof models / sizeof *models, /* what follows are indexes: by another name */
+    CONSOLIDATED,                            /* by the names of a model's own program */
+    VARIANT,
+};
+
 /* Files of the folder besides checkpoints. */
 struct seen {
     const struct rfs_source_spec *spec;
     struct rfs_error *err;
     bool unified, hyper;
     const struct rfs_scan_found *model; /* of the listing; NULL: none has a model's name */
-    char *index, *other_index;          /* names; owned */
-    char *torch_index; /* likewise, of files of torch.save: it counts after others */
+    char *index;                        /* the name of the one that counts; owned; NULL: none */
+    char *other;                        /* the name of one that counts as much; owned; or NULL */
+    unsigned order;                     /* place of INDEX in the order in which they count */
 };
 
 static void free_seen(struct seen *seen)
 {
     free(seen->index);
-    free(seen->other_index);
-    free(seen->torch_index);
+    free(seen->other);
+}
+
+/* Returns the place of an index in the order in which they count: first all of safetensors. */
+static unsigned order_of(const char *name, const struct rfs_weight_map_name *of)
+{
+    unsigned order = strncmp(name, "consolidated", 12) == 0 ? CONSOLIDATED : MODELS;
+
+    for (unsigned i = 0; i < ADAPTER; i++)
+        if (strlen(models[i]) == of->file_bytes && memcmp(models[i], name, of->file_bytes) == 0)
+            order = i;
+    return of->variant ? VARIANT : order;
 }
 
 static int note_entry(void *ctx, const struct dirent *entry)
@@ -227,19 +255,26 @@ static int note_entry(void *ctx, const struct dirent *entry)
     struct seen *seen = ctx;
     const char *name = entry->d_name;
     enum rfs_weight_map_style style;
+    struct rfs_weight_map_name of;
     if (name[0] == '.' || !rfs_safetensors_map_style(name, &style))
         return 0;
     const int rc = rfs_scan_entry_is(seen->spec, seen->spec->path, entry, S_IFREG, seen->err);
     if (rc <= 0)
         return rc;
     seen->unified |= style == RFS_WEIGHT_MAP_MINDSPORE;
-    if (style == RFS_WEIGHT_MAP_MINDSPORE)
+    if (!rfs_safetensors_map_name(name, &of))
         return 0;
-    char **slot = rfs_text_ends(name, RFS_WEIGHT_MAP_TORCH_END) ? &seen->torch_index
-                  : seen->index                                 ? &seen->other_index
-                                                                : &seen->index;
-    if (!*slot)
-        *slot = strdup(name);
+    const unsigned order = order_of(name, &of);
+    if (seen->index && order > seen->order)
+        return 0;
+    char **slot = seen->index && order == seen->order ? &seen->other : &seen->index;
+    if (slot == &seen->index) {
+        free(seen->other);
+        seen->other = NULL;
+    }
+    free(*slot);
+    *slot = strdup(name);
+    seen->order = order;
     return *slot ? 0 : rfs_fail_memory(seen->err);
 }
 
@@ -263,11 +298,74 @@ static int take_name(const struct rfs_source_spec *spec, const char *name, struc
     return take_path(out, format, rfs_path_join(spec->path, name), err);
 }
 
-static int fail_both(const struct rfs_source_spec *spec, const char *one, const char *other,
-                     struct rfs_error *err)
+/* Returns the place of a name among those of models; MODELS: it is none. */
+static unsigned place_of(const char *name)
 {
-    return rfs_fail(err, -EINVAL, RFS_IN(spec->path), "move one of them away",
-                    "the folder has both '%s' and '%s'", one, other);
+    unsigned i = 0;
+
+    while (i < MODELS && strcmp(models[i], name) != 0)
+        i++;
+    return i;
+}
+
+/* Says whether a part is one of a model, by a name such as model-00001-of-00002.safetensors. */
+static bool is_part_of_model(const char *name)
+{
+    struct rfs_scan_part part;
+
+    for (unsigned i = 0; i < ADAPTER && rfs_scan_name_part(name, &part); i++) {
+        const size_t n = (size_t)(strrchr(models[i], '.') - models[i]);
+        if (part.begin == n + 1 && memcmp(name, models[i], n) == 0 &&
+            strcmp(name + part.end, models[i] + n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Says whether an index names the file NAME. One that cannot be read names none. */
+static bool names_file(const struct rfs_source_spec *spec, const char *index, const char *name)
+{
+    RFS_CLEANUP(rfs_mapfile_free) struct rfs_mapfile map = {0};
+    RFS_FREE char *path = rfs_path_join(spec->path, index);
+    struct rfs_error unused;
+    bool found = false;
+
+    if (!path || rfs_mapfile_read(spec->beneath, spec->store, path,
+                                  rfs_weight_map_forms[RFS_WEIGHT_MAP_HUGGINGFACE], &map, &unused))
+        return false;
+    for (size_t i = 0; i < map.n && !found; i++)
+        found = strcmp(map.data[i].value, name) == 0;
+    return found;
+}
+
+/*
+ * Takes the parts of one checkpoint of a FORMAT, where no index names them. Those of a model by its
+ * name count before others. None may be missing.
+ */
+static int take_parts(const struct rfs_source_spec *spec, const struct rfs_scan_listing *listing,
+                      enum rfs_format format, struct rfs_scan *out, struct rfs_error *err)
+{
+    RFS_FREE const struct rfs_scan_found **parts = calloc(listing->n + 1, sizeof *parts);
+    size_t n = 0;
+    bool of_model = false;
+
+    if (!parts)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < listing->n; i++) {
+        const struct rfs_scan_found *found = &listing->data[i];
+        if (!found->part || found->format != format)
+            continue;
+        const bool named = is_part_of_model(found->name);
+        if (named && !of_model)
+            n = 0;
+        if (named || !of_model)
+            parts[n++] = found;
+        of_model |= named;
+    }
+    int rc = rfs_scan_found_divided(spec->path, parts, n, false, err);
+    for (size_t i = 0; i < n && rc >= 0; i++)
+        rc = take_name(spec, parts[i]->name, out, err);
+    return rc < 0 ? rc : 0;
 }
 
 /*
@@ -275,19 +373,60 @@ static int fail_both(const struct rfs_source_spec *spec, const char *one, const 
  * those of torch.save, as its loaders do.
  */
 static int take_huggingface(const struct rfs_source_spec *spec, const struct seen *seen,
-                            struct rfs_scan *out, struct rfs_error *err)
+                            const struct rfs_scan_listing *listing, struct rfs_scan *out,
+                            struct rfs_error *err)
 {
-    const bool plain = seen->model && seen->model->format == RFS_FORMAT_SAFETENSORS;
-    const char *index = seen->index ? seen->index : plain ? NULL : seen->torch_index;
+    const unsigned model = seen->model ? place_of(seen->model->name) : MODELS;
+    const bool indexed =
+        seen->index && (model >= ADAPTER || seen->order < model ||
+                        (seen->order == model && names_file(spec, seen->index, seen->model->name)));
 
-    if (seen->other_index)
-        return fail_both(spec, seen->index, seen->other_index, err);
-    if (seen->model && index && plain == (index == seen->index))
-        return fail_both(spec, seen->model->name, index, err);
-    if (index)
-        return take_index(spec, rfs_path_join(spec->path, index), RFS_WEIGHT_MAP_HUGGINGFACE, false,
-                          out, err);
-    return seen->model ? take_name(spec, seen->model->name, out, err) : 0;
+    if (model < ADAPTER && !indexed)
+        return take_name(spec, seen->model->name, out, err);
+    if (seen->other)
+        return rfs_fail(err, -EINVAL, RFS_IN(spec->path), "move one of them away",
+                        "the folder has both '%s' and '%s'", seen->index, seen->other);
+    if (indexed)
+        return take_index(spec, rfs_path_join(spec->path, seen->index), RFS_WEIGHT_MAP_HUGGINGFACE,
+                          false, out, err);
+    static const enum rfs_format formats[] = {RFS_FORMAT_SAFETENSORS, RFS_FORMAT_TORCH,
+                                              RFS_FORMAT_GGUF};
+    int rc = 0;
+    for (unsigned i = 0; i < 3 && rc == 0 && out->n == 0; i++)
+        rc = take_parts(spec, listing, formats[i], out, err);
+    return rc || out->n > 0 || !seen->model ? rc : take_name(spec, seen->model->name, out, err);
+}
+
+/* A link that may lead to a checkpoint. */
+struct lost {
+    const struct rfs_source_spec *spec;
+    char *name; /* of one that leads to nothing; owned; NULL: there is none */
+};
+
+static int look_for_lost(void *ctx, const struct dirent *entry)
+{
+    struct lost *lost = ctx;
+    enum rfs_format unused;
+    struct stat st;
+
+    if (lost->name || entry->d_type != DT_LNK || !rfs_format_of_name(entry->d_name, &unused))
+        return 0;
+    RFS_FREE char *path = rfs_path_join(lost->spec->path, entry->d_name);
+    if (path && rfs_store_stat(lost->spec->store, path, &st) == -ENOENT)
+        lost->name = strdup(entry->d_name);
+    return 0;
+}
+
+/* Says that a folder has a link to a file that is not there: 0 where there is no such link. */
+static int fail_lost(const struct rfs_source_spec *spec, struct rfs_error *err)
+{
+    struct lost lost = {.spec = spec};
+
+    (void)rfs_scan_entry_each(spec->store, spec->path, look_for_lost, &lost, NULL);
+    RFS_FREE char *name = lost.name;
+    return name ? rfs_fail(err, -ENOENT, RFS_IN(spec->path), "copy or download the file again",
+                           "the link '%s' leads to a file that is not there", name)
+                : 0;
 }
 
 static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_scan_listing *listing,
@@ -299,11 +438,17 @@ static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_sca
                                       : "; or a checkpoint file itself, or segmented to take all "
                                         "files as one";
     RFS_FREE char *remedy = rfs_text_printf("%s%s", below ? below : REMEDY_ROOT, own);
+    struct rfs_scan_names names = {.n = 0};
+    const int lost = err && listing->n == 0 && !below ? fail_lost(spec, err) : 0;
 
-    if (!remedy)
-        return rfs_fail_memory(err);
+    if (!remedy || lost)
+        return lost ? lost : rfs_fail_memory(err);
+    for (size_t i = 0; i < listing->n; i++)
+        rfs_scan_names_add(&names, listing->data[i].name);
     return rfs_fail(err, -ENOENT, RFS_IN(spec->path), remedy,
-                    "the folder has no rank_N folder in it");
+                    "the folder has no rank_N folder in it%s%s",
+                    listing->n > 1 ? ", and no name says which of its files counts: " : "",
+                    listing->n > 1 ? rfs_scan_names_end(&names) : "");
 }
 
 static int look_for_folder(void *ctx, const struct dirent *entry)
@@ -346,12 +491,9 @@ static int take_only(const struct rfs_source_spec *spec, const struct rfs_scan_f
 
 const struct rfs_scan_found *rfs_scan_model(const struct rfs_scan_listing *listing)
 {
-    /* A loader of HuggingFace takes the first that is there. */
-    static const char *const names[] = {"model.safetensors", "pytorch_model.bin"};
-
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+    for (unsigned k = 0; k < MODELS; k++)
         for (size_t i = 0; i < listing->n; i++)
-            if (strcmp(listing->data[i].name, names[k]) == 0)
+            if (strcmp(listing->data[i].name, models[k]) == 0)
                 return &listing->data[i];
     return NULL;
 }
@@ -370,7 +512,7 @@ int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, str
     seen.model = rfs_scan_model(&listing);
     if (seen.unified)
         return take_unified(spec, seen.hyper, out, err);
-    rc = take_huggingface(spec, &seen, out, err);
+    rc = take_huggingface(spec, &seen, &listing, out, err);
     if (rc || out->n > 0)
         return rc;
     if (listing.n == 1 && rfs_formats[listing.data[0].format].alone)

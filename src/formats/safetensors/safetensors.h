@@ -58,12 +58,17 @@ int rfs_safetensors_sort_layers(struct rfs_image_tensor *tensors, size_t n, bool
 enum rfs_weight_map_style { RFS_WEIGHT_MAP_HUGGINGFACE, RFS_WEIGHT_MAP_MINDSPORE };
 /* The name of MindSpore's. */
 #define RFS_WEIGHT_MAP_MINDSPORE_NAME "param_name_map.json"
-/* The ending of one whose files are of torch.save, as transformers wrote them before. */
-#define RFS_WEIGHT_MAP_TORCH_END ".bin.index.json"
 /* The forms of the file, by style. */
 extern const struct rfs_mapfile_form rfs_weight_map_forms[];
 /* Gives the style of such a file by its name. False: it is none. */
 bool rfs_safetensors_map_style(const char *name, enum rfs_weight_map_style *style);
+/* HuggingFace's name of one: FILE.index.json, or FILE.index.VARIANT.json. */
+struct rfs_weight_map_name {
+    size_t file_bytes; /* of FILE, which would have all tensors: model.safetensors */
+    bool torch;        /* its files are of torch.save, as transformers wrote them before */
+    bool variant;
+};
+bool rfs_safetensors_map_name(const char *name, struct rfs_weight_map_name *out);
 struct rfs_weight_map {
     enum rfs_weight_map_style style;
     uint64_t total_size; /* bytes of all tensors */

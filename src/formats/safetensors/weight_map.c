@@ -6,10 +6,11 @@
  *     {"metadata": {"total_size": N}, "weight_map": {"w": "part0.safetensors", …}}
  *
  * model.safetensors.index.json of huggingface_hub and transformers: indent 2, keys sorted, a
- * newline at the end. pytorch_model.bin.index.json is like it, and names files of torch.save; it is
- * only read. param_name_map.json of MindSpore's unified_safetensors: indent 4, in the order given,
- * no newline. Before 2.5 it was the map itself, and _load_parallel_checkpoint takes the whole
- * object where there is no weight_map.
+ * newline at the end. pytorch_model.bin.index.json is like it, and names files of torch.save;
+ * model.safetensors.index.fp16.json is that of a variant: both are only read. param_name_map.json
+ * of MindSpore's unified_safetensors: indent 4, in the order given, no newline. Before 2.5 it was
+ * the map itself, and _load_parallel_checkpoint takes the whole object where there is no
+ * weight_map.
  */
 #include "base/cleanup.h"
 #include "base/json_write.h"
@@ -22,12 +23,36 @@ const struct rfs_mapfile_form rfs_weight_map_forms[] = {
     [RFS_WEIGHT_MAP_MINDSPORE] = {"weight_map", false},
 };
 
+/* Says whether the N bytes of a name end in ENDING. */
+static bool ends(const char *name, size_t n, const char *ending)
+{
+    const size_t bytes = strlen(ending);
+
+    return n >= bytes && memcmp(name + n - bytes, ending, bytes) == 0;
+}
+
+bool rfs_safetensors_map_name(const char *name, struct rfs_weight_map_name *out)
+{
+    const char *json = name + strlen(name) - (rfs_text_ends(name, ".json") ? strlen(".json") : 0);
+
+    for (const char *at = name; (at = strstr(at, ".index.")) != NULL; at++) {
+        const char *variant = at + strlen(".index");
+        const size_t n = (size_t)(at - name);
+        *out = (struct rfs_weight_map_name){n, ends(name, n, ".bin"), variant < json};
+        if ((out->torch || ends(name, n, ".safetensors")) && *json && variant <= json &&
+            !memchr(variant + out->variant, '.', (size_t)(json - variant - out->variant)))
+            return true;
+    }
+    return false;
+}
+
 bool rfs_safetensors_map_style(const char *name, enum rfs_weight_map_style *style)
 {
+    struct rfs_weight_map_name unused;
+
     *style = strcmp(name, RFS_WEIGHT_MAP_MINDSPORE_NAME) == 0 ? RFS_WEIGHT_MAP_MINDSPORE
                                                               : RFS_WEIGHT_MAP_HUGGINGFACE;
-    return *style == RFS_WEIGHT_MAP_MINDSPORE || rfs_text_ends(name, ".safetensors.index.json") ||
-           rfs_text_ends(name, RFS_WEIGHT_MAP_TORCH_END);
+    return *style == RFS_WEIGHT_MAP_MINDSPORE || rfs_safetensors_map_name(name, &unused);
 }
 
 /* An entry of the map. */

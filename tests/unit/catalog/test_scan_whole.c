@@ -194,19 +194,118 @@ static void test_huggingface(void **state)
                  "\"c\": \"model-00002-of-00002.safetensors\"}}");
     scanned(s);
     assert_string_equal(files_of(s, 0), "model-00002-of-00002.safetensors shards/x/a.safetensors");
-    put(s, "model.safetensors");
-    REFUSED(s, -EINVAL, "both 'model.safetensors' and 'model.safetensors.index.json'");
-    assert_int_equal(unlink(tree_path(&s->tree, "model.safetensors")), 0);
     put(s, "other.safetensors.index.json");
-    REFUSED(s, -EINVAL, "has both ", "other.safetensors.index.json");
-    assert_int_equal(unlink(tree_path(&s->tree, "other.safetensors.index.json")), 0);
+    put(s, "consolidated.safetensors.index.json");
     scanned(s);
-    assert_int_equal(unlink(tree_path(&s->tree, "model.safetensors.index.json")), 0);
-    REFUSED(s, -ENOENT, "no rank_N folder in it", "segmented");
+    assert_string_equal(files_of(s, 0), "model-00002-of-00002.safetensors shards/x/a.safetensors");
     put(s, "model.safetensors");
     scanned(s);
     assert_string_equal(files_of(s, 0), "model.safetensors");
     assert_null(s->scan.data[0].weight_map);
+    /* MLX writes one for a single file, too. */
+    put_text(s, "model.safetensors.index.json",
+             MAP "{\"b\": \"model.safetensors\", \"a\": \"model-00001-of-00002.safetensors\"}}");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "model-00001-of-00002.safetensors model.safetensors");
+    assert_non_null(s->scan.data[0].weight_map);
+    put_text(s, "model.safetensors.index.json", "<html>");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "model.safetensors");
+}
+
+static void drop(struct scanning *s, const char *name)
+{
+    assert_int_equal(unlink(tree_path(&s->tree, name)), 0);
+}
+
+/* Indexes by other names count after those that loaders look for. */
+static void test_other_indexes(void **state)
+{
+    struct scanning *s = *state;
+    put_text(s, "one.safetensors.index.json", MAP "{\"a\": \"a.safetensors\"}}");
+    put_text(s, "consolidated.safetensors.index.json", MAP "{\"b\": \"b.safetensors\"}}");
+    put_text(s, "model.safetensors.index.fp16.json", MAP "{\"c\": \"c.safetensors\"}}");
+    put_text(s, "model.index.fp16.json", MAP "{\"d\": \"d.safetensors\"}}");
+    put_text(s, "model.safetensors.index.a.b.json", MAP "{\"d\": \"d.safetensors\"}}");
+    put(s, "a.safetensors");
+    put(s, "b.safetensors");
+    put(s, "c.safetensors");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "a.safetensors");
+    put(s, "two.safetensors.index.json");
+    REFUSED(s, -EINVAL, "the folder has both ", "one.safetensors.index.json",
+            "two.safetensors.index.json");
+    drop(s, "two.safetensors.index.json");
+    drop(s, "one.safetensors.index.json");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "b.safetensors");
+    drop(s, "consolidated.safetensors.index.json");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "c.safetensors");
+    drop(s, "model.safetensors.index.fp16.json");
+    REFUSED(s, -ENOENT, "no name says which of its files counts: 'a.safetensors', 'b.safetensors'",
+            "segmented");
+    put_text(s, "pytorch_model.bin.index.bf16.json", MAP "{\"d\": \"d.bin\"}}");
+    put(s, "d.bin");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "d.bin");
+    assert_int_equal(s->scan.format, RFS_FORMAT_TORCH);
+}
+
+/* Parts without an index are one checkpoint, if all are there. */
+static void test_parts(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "model-00001-of-00002.safetensors");
+    REFUSED(s, -ENOENT, "'model-00002-of-00002.safetensors' is missing, of 2 parts");
+    put(s, "model-00002-of-00002.safetensors");
+    put(s, "mtp.safetensors");
+    put(s, "optimizer.pt");
+    put(s, "model-00001-of-00001.fp16.safetensors");
+    put(s, "pytorch_model-00001-of-00003.bin");
+    scanned(s);
+    assert_true(s->scan.whole);
+    assert_null(s->scan.data[0].weight_map);
+    assert_string_equal(files_of(s, 0),
+                        "model-00001-of-00002.safetensors model-00002-of-00002.safetensors");
+    assert_int_equal(s->scan.aside.files.n, 4);
+    put(s, "model-00001-of-00003.safetensors");
+    REFUSED(s, -EINVAL, "are not files of one checkpoint", "file='model-");
+    put(s, "diffusion_pytorch_model.bin");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "diffusion_pytorch_model.bin");
+    put(s, "diffusion_pytorch_model.safetensors");
+    put(s, "diffusion_pytorch_model.fp16.safetensors");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "diffusion_pytorch_model.safetensors");
+}
+
+/* LLaMA-Factory's reward models have both; a base model or its parts count before an adapter. */
+static void test_adapter(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "adapter_model.safetensors");
+    put(s, "value_head.safetensors");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "adapter_model.safetensors");
+    assert_int_equal(s->scan.aside.files.n, 1);
+    put(s, "model-00001-of-00001.safetensors");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "model-00001-of-00001.safetensors");
+    put(s, "pytorch_model.bin");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "pytorch_model.bin");
+}
+
+/* The hub's cache before a download has ended, and a file that was moved. */
+static void test_lost_link(void **state)
+{
+    struct scanning *s = *state;
+    assert_int_equal(symlink("blobs/0", tree_path(&s->tree, "model.safetensors")), 0);
+    REFUSED(s, -ENOENT, "the link 'model.safetensors' leads to a file that is not there");
+    put(s, "pytorch_model.bin");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "pytorch_model.bin");
 }
 
 /* As transformers takes them: safetensors files, else those of torch.save. */
@@ -224,7 +323,8 @@ static void test_torch_model(void **state)
     assert_string_equal(files_of(s, 0),
                         "pytorch_model-00001-of-00002.bin pytorch_model-00002-of-00002.bin");
     put(s, "pytorch_model.bin");
-    REFUSED(s, -EINVAL, "both 'pytorch_model.bin' and 'pytorch_model.bin.index.json'");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "pytorch_model.bin");
     put(s, "model-1.safetensors");
     put_text(s, "model.safetensors.index.json", MAP "{\"a\": \"model-1.safetensors\"}}");
     scanned(s);
@@ -369,17 +469,11 @@ static void test_segmented_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_map),
-        TEST(test_bad_maps),
-        TEST(test_one_file),
-        TEST(test_resolve),
-        TEST(test_huggingface),
-        TEST(test_torch_model),
-        TEST(test_bad_indexes),
-        TEST(test_unified),
-        TEST(test_other_folders),
-        TEST(test_segmented_folder),
-        TEST(test_one_ckpt_is_not_guessed),
+        TEST(test_map),           TEST(test_bad_maps),         TEST(test_one_file),
+        TEST(test_resolve),       TEST(test_huggingface),      TEST(test_other_indexes),
+        TEST(test_parts),         TEST(test_adapter),          TEST(test_lost_link),
+        TEST(test_torch_model),   TEST(test_bad_indexes),      TEST(test_unified),
+        TEST(test_other_folders), TEST(test_segmented_folder), TEST(test_one_ckpt_is_not_guessed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
