@@ -8,7 +8,7 @@
  * Where an option is not given, the environment and the profile count, as they are when the account
  * is made (environment.h).
  *
- * Threads: all functions but new and free; the first members are constant.
+ * Threads: the first members are constant.
  */
 #pragma once
 
@@ -57,15 +57,6 @@ struct rfs_account {
     struct rfs_account *next;
 };
 
-/*
- * Makes an account by OPTIONS, the environment and the profile, without hub and directory; NULL
- * when out of memory.
- */
-struct rfs_account *rfs_account_new(const struct rfs_options *options);
-/* Frees what new made, and wipes the credentials. Does nothing with NULL. */
-void rfs_account_free(struct rfs_account *account);
-/* Says whether two accounts are one identity, and reach the same stores in the same way. */
-bool rfs_account_equals(const struct rfs_account *a, const struct rfs_account *b);
 /* Returns the account that a store is. */
 static inline struct rfs_account *rfs_account_of(struct rfs_store *store)
 {

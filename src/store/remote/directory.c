@@ -42,8 +42,9 @@ static uint64_t origin_of(const struct rfs_account *account, const char *url)
     return server ? XXH3_64bits(server, strlen(server)) : 0;
 }
 
-void rfs_attributes_stat(const struct rfs_account *account, const struct rfs_attributes *attributes,
-                         const char *url, struct stat *st)
+/* Fills *ST with the attributes of URL. */
+static void fill_stat(const struct rfs_account *account, const struct rfs_attributes *attributes,
+                      const char *url, struct stat *st)
 {
     const bool open = account->anonymous || strncmp(url, "http", 4) == 0;
     const mode_t who = open ? 0444 : 0400;
@@ -588,7 +589,7 @@ static int ask(struct rfs_account *account, const char *url, struct rfs_attribut
     return look_below(account, url, out);
 }
 
-int rfs_directory_find(struct rfs_account *account, const char *url, struct rfs_attributes *out)
+static int find(struct rfs_account *account, const char *url, struct rfs_attributes *out)
 {
     GIVE_LISTED struct listed *listed = find_listed(account->directory, url, false);
     int rc = listed ? by_listing(listed, url, out) : 0;
@@ -605,6 +606,16 @@ int rfs_directory_find(struct rfs_account *account, const char *url, struct rfs_
     return rc == -EREMOTE ? -EIO : rc;
 }
 
+int rfs_directory_find(struct rfs_account *account, const char *url, struct rfs_attributes *out,
+                       struct stat *st)
+{
+    const int rc = find(account, url, out);
+
+    if (rc == 0)
+        fill_stat(account, out, url, st);
+    return rc;
+}
+
 static char *pin_url(struct rfs_store *store, const char *url)
 {
     return rfs_hub_pin(rfs_account_of(store), url);
@@ -615,11 +626,8 @@ static int stat_url(struct rfs_store *store, const char *url, struct stat *st)
     struct rfs_account *account = rfs_account_of(store);
     RFS_FREE char *plain = rfs_hub_pin(account, url);
     struct rfs_attributes attributes = {0};
-    const int rc = plain ? rfs_directory_find(account, plain, &attributes) : -errno;
 
-    if (rc == 0)
-        rfs_attributes_stat(account, &attributes, plain, st);
-    return rc;
+    return plain ? rfs_directory_find(account, plain, &attributes, st) : -errno;
 }
 
 /* ---- folders --------------------------------------------------------------------------------- */
@@ -646,7 +654,7 @@ static int list_url(struct rfs_store *store, const char *url, struct rfs_store_n
 
     *out = (struct rfs_store_names){0};
     if (rc == 0 && !listed)
-        rc = rfs_directory_find(account, plain, &attributes);
+        rc = find(account, plain, &attributes);
     if (rc == 0 && !listed && !attributes.folder)
         rc = rfs_store_fail(-ENOTDIR, "it is an object, not a folder");
     if (rc == 0 && !listed)

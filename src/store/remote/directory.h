@@ -25,9 +25,6 @@ struct rfs_attributes {
     time_t modified;
     char etag[256], when[64]; /* "" where there is none; the second as the server wrote it */
 };
-/* Fills *ST with the attributes of URL. */
-void rfs_attributes_stat(const struct rfs_account *account, const struct rfs_attributes *attributes,
-                         const char *url, struct stat *st);
 
 /* Makes an empty one; NULL when out of memory. */
 struct rfs_directory *rfs_directory_new(void);
@@ -37,10 +34,11 @@ void rfs_directory_free(struct rfs_directory *directory);
 void rfs_directory_drop(struct rfs_directory *directory);
 
 /*
- * Finds the attributes of URL, a name of a commit if it is of a hub. 0, or -errno with
- * rfs_store_fail.
+ * Finds the attributes of URL, a name of a commit if it is of a hub, and fills *ST with them. 0, or
+ * -errno with rfs_store_fail.
  */
-int rfs_directory_find(struct rfs_account *account, const char *url, struct rfs_attributes *out);
+int rfs_directory_find(struct rfs_account *account, const char *url, struct rfs_attributes *out,
+                       struct stat *st);
 
 /* Has the calls of base/store.h; FORGET forgets commits, too. */
 extern const struct rfs_store_directory rfs_directory_calls;

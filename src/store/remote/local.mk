@@ -2,7 +2,7 @@
 librfs_la_SOURCES += src/store/remote/remote.h
 if HAVE_CURL
 librfs_la_SOURCES += \
-	src/store/remote/account.c src/store/remote/account.h \
+	src/store/remote/account.h \
 	src/store/remote/bucket.c src/store/remote/bucket.h \
 	src/store/remote/credentials.c src/store/remote/credentials.h \
 	src/store/remote/environment.c src/store/remote/environment.h \

@@ -500,16 +500,12 @@ static int hold_object(struct rfs_store *store, const char *url, struct rfs_obje
     struct rfs_account *account = rfs_account_of(store);
     RFS_FREE char *plain = rfs_hub_pin(account, url);
     struct rfs_attributes attributes = {0};
-    int rc = plain ? rfs_directory_find(account, plain, &attributes) : -errno;
+    int rc = plain ? rfs_directory_find(account, plain, &attributes, st) : -errno;
 
     *out = NULL;
     if (rc == 0 && attributes.folder)
         rc = rfs_store_fail(-EISDIR, "it is a folder");
-    if (rc == 0)
-        rc = hold_version(account, plain, &attributes, out);
-    if (rc == 0)
-        rfs_attributes_stat(account, &attributes, plain, st);
-    return rc;
+    return rc ? rc : hold_version(account, plain, &attributes, out);
 }
 
 static int read_object(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset)

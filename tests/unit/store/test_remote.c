@@ -190,6 +190,24 @@ static void shared_files_have_profiles(void **state)
     assert_false(rfs_profile_find("[", "", "region", out, sizeof out));
 }
 
+/* Takes the account of a view with these options, by the environment and the profile. */
+static struct rfs_account *take_account(const struct rfs_options *options)
+{
+    static const char *const paths[] = {"https://host/a"};
+    struct rfs_store *store = NULL;
+
+    assert_int_equal(rfs_remote_take(options, paths, 1, &store, NULL), 0);
+    assert_non_null(store);
+    return rfs_account_of(store);
+}
+
+static void give_account(struct rfs_account *account)
+{
+    struct rfs_store *store = &account->store;
+
+    rfs_remote_give(&store);
+}
+
 /* Everything of the environment that says who a view is, or how it reaches its stores. */
 static const char *const told[] = {
     "AWS_ACCESS_KEY_ID",
@@ -244,15 +262,15 @@ static void accounts_of_other_environments_are_others(void **state)
             const char *values[] = {NULL, "/one", "/two", "/two"};
             if (values[k])
                 setenv(told[i], values[k], 1);
-            accounts[k] = rfs_account_new(&none);
+            accounts[k] = take_account(&none);
             assert_non_null(accounts[k]);
         }
         for (size_t k = 0; k < 4; k++)
             for (size_t m = 0; m < 4; m++)
-                if (rfs_account_equals(accounts[k], accounts[m]) != (k == m || k + m == 5))
+                if ((accounts[k] == accounts[m]) != (k == m || k + m == 5))
                     fail_msg("%s: accounts %zu and %zu", told[i], k, m);
         for (size_t k = 0; k < 4; k++)
-            rfs_account_free(accounts[k]);
+            give_account(accounts[k]);
         unsetenv(told[i]);
     }
 }
@@ -286,22 +304,22 @@ static void an_account_keeps_its_environment(void **state)
     setenv("HF_TOKEN_PATH", hub, 1);
     setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "tokens/web", 1);
     setenv("https_proxy", "http://proxy:1", 1);
-    struct rfs_account *account = rfs_account_new(&train);
+    struct rfs_account *account = take_account(&train);
     assert_non_null(account);
-    struct rfs_account *same = rfs_account_new(&train), *other = rfs_account_new(&none);
-    assert_true(rfs_account_equals(account, same));
-    assert_false(rfs_account_equals(account, other));
-    rfs_account_free(same);
-    rfs_account_free(other);
+    struct rfs_account *same = take_account(&train), *other = take_account(&none);
+    assert_ptr_equal(account, same);
+    assert_ptr_not_equal(account, other);
+    give_account(same);
+    give_account(other);
     write_text(file, "[default]\naws_access_key_id = X\naws_secret_access_key = Y\n"
                      "[train]\naws_access_key_id = C\naws_secret_access_key = D\n");
-    same = rfs_account_new(&train);
-    assert_true(rfs_account_equals(account, same)); /* another profile has changed */
-    rfs_account_free(same);
+    same = take_account(&train);
+    assert_ptr_equal(account, same); /* another profile has changed */
+    give_account(same);
     write_text(file, "[train]\naws_access_key_id = X\naws_secret_access_key = Y\n");
-    other = rfs_account_new(&train);
-    assert_false(rfs_account_equals(account, other));
-    rfs_account_free(other);
+    other = take_account(&train);
+    assert_ptr_not_equal(account, other);
+    give_account(other);
     write_text(hub, "hf_two");
     unsetenv("AWS_SHARED_CREDENTIALS_FILE");
     unsetenv("HF_TOKEN_PATH");
@@ -319,7 +337,7 @@ static void an_account_keeps_its_environment(void **state)
     assert_string_equal(rfs_environment_way_to(account->environment, "https://x/").proxy,
                         "http://proxy:1");
     assert_string_equal(rfs_environment_way_to(account->environment, "http://x/").proxy, "");
-    rfs_account_free(account);
+    give_account(account);
     unsetenv("https_proxy");
     unsetenv("AWS_CONFIG_FILE");
     unlink(file);
@@ -445,7 +463,7 @@ static void indexes_of_folders(void **state)
 static struct rfs_account *plain_account(void)
 {
     const struct rfs_options none = {0};
-    struct rfs_account *account = rfs_account_new(&none);
+    struct rfs_account *account = take_account(&none);
 
     assert_non_null(account);
     return account;
@@ -469,7 +487,7 @@ static void expect_place(const char *url, const char *base, const char *path)
     struct rfs_account *account = plain_account();
 
     expect_place_of(account, url, base, path);
-    rfs_account_free(account);
+    give_account(account);
 }
 
 static void expect_no_place(const char *url)
@@ -479,7 +497,7 @@ static void expect_no_place(const char *url)
 
     assert_int_equal(rfs_bucket_of(account, url, &place), -EINVAL);
     rfs_bucket_free(&place);
-    rfs_account_free(account);
+    give_account(account);
 }
 
 static void urls_lead_to_places(void **state)
@@ -576,7 +594,7 @@ static void places_that_move(void **state)
         if (cases[i].base)
             expect_place_of(account, "s3://bucket/a", cases[i].base, "/a");
         rfs_bucket_free(&place);
-        rfs_account_free(account);
+        give_account(account);
     }
     unsetenv("AWS_ENDPOINT_URL");
 }
@@ -589,7 +607,7 @@ static void places_of_a_bucket_in_the_path(void **state)
 
     (void)state;
     setenv("AWS_ENDPOINT_URL", "https://minio.acme.com", 1);
-    struct rfs_account *account = rfs_account_new(&options);
+    struct rfs_account *account = take_account(&options);
     assert_non_null(account);
     assert_int_equal(rfs_bucket_of(account, "s3://minio/a", &place), 0);
     assert_string_equal(place.base, "https://minio.acme.com");
@@ -598,7 +616,7 @@ static void places_of_a_bucket_in_the_path(void **state)
     assert_true(rfs_bucket_move(&place, "https://eu.minio.acme.com/"));
     expect_place_of(account, "s3://minio/a", "https://eu.minio.acme.com", "/minio/a");
     rfs_bucket_free(&place);
-    rfs_account_free(account);
+    give_account(account);
     unsetenv("AWS_ENDPOINT_URL");
 }
 
@@ -609,7 +627,7 @@ static void regions_that_are_none(void **state)
 
     (void)state;
     setenv("AWS_REGION", "eu-west-1", 1);
-    struct rfs_account *account = plain_account();
+    struct rfs_account *account = take_account(&(struct rfs_options){.anonymous = true});
     for (size_t i = 0; i < sizeof regions / sizeof *regions; i++) {
         rfs_bucket_learn(account, "bucket", regions[i]);
         expect_place_of(account, "s3://bucket/a", "https://bucket.s3.eu-west-1.amazonaws.com",
@@ -619,7 +637,7 @@ static void regions_that_are_none(void **state)
     expect_place_of(account, "s3://bucket/a", "https://bucket.s3.us-west-2.amazonaws.com", "/a");
     /* No other account has learnt it. */
     expect_place("s3://bucket/a", "https://bucket.s3.eu-west-1.amazonaws.com", "/a");
-    rfs_account_free(account);
+    give_account(account);
 }
 
 static void lists_of_paths_with_urls(void **state)
@@ -674,7 +692,7 @@ static void urls_of_hubs(void **state)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_false(rfs_bucket_has(&place, others[i]));
     rfs_bucket_free(&place);
-    rfs_account_free(account);
+    give_account(account);
     unsetenv("HF_ENDPOINT");
 }
 
