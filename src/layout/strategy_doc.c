@@ -410,6 +410,41 @@ static int check_counts(struct rfs_layout_builder *item, const Straspb__Parallel
     return 0;
 }
 
+/* Adds the next entry of a JSON tensor_shape. */
+static int add_expanded(struct rfs_layout_builder *item, int64_t extent)
+{
+    struct rfs_layout *layout = &item->layout;
+
+    if (layout->n_expanded == RFS_MAX_CUTS)
+        return rfs_layout_fail(item, NULL, "tensor_shape has more than %d entries", RFS_MAX_CUTS);
+    if (extent < 0)
+        return rfs_layout_fail(item, RFS_LAYOUT_REMEDY, "tensor_shape has a negative entry, %lld",
+                               (long long)extent);
+    layout->expanded[layout->n_expanded++] = (uint64_t)extent;
+    return 0;
+}
+
+/* Adds the rows of the next slice of a manual split. */
+static int add_rows(struct rfs_layout_builder *item, int64_t rows)
+{
+    if (rows < 1)
+        return rfs_layout_fail(item, RFS_LAYOUT_REMEDY,
+                               "param_split_shape has a slice of %lld rows", (long long)rows);
+    if (item->rows.n >= RFS_MAX_DEVICES)
+        return rfs_layout_fail(item, NULL, "param_split_shape has more than %u entries",
+                               RFS_MAX_DEVICES);
+    return RFS_PUSH(&item->rows, (uint64_t)rows) ? 0 : rfs_fail_memory(item->err);
+}
+
+/* Adds the next entry of the manual split's indices_offset. */
+static int add_offset(struct rfs_layout_builder *item, int64_t offset)
+{
+    if (item->offsets.n >= RFS_MAX_DEVICES)
+        return rfs_layout_fail(item, NULL, "indices_offset has more than %u entries",
+                               RFS_MAX_DEVICES);
+    return RFS_PUSH(&item->offsets, offset) ? 0 : rfs_fail_memory(item->err);
+}
+
 static int fill_layout(struct rfs_layout_builder *item, const Straspb__ParallelLayouts *from,
                        const struct rfs_strategy_doc_shape *shape)
 {
@@ -420,11 +455,11 @@ static int fill_layout(struct rfs_layout_builder *item, const Straspb__ParallelL
     if (rc == 0)
         rc = add_map(item, from);
     for (uint32_t i = 0; rc == 0 && i < shape->n; i++)
-        rc = rfs_layout_add_expanded(item, shape->dims[i]);
+        rc = add_expanded(item, shape->dims[i]);
     if (from->n_param_split_shape > 0)
-        ADD_EACH(rc, item, from->param_split_shape[0], rfs_layout_add_rows);
+        ADD_EACH(rc, item, from->param_split_shape[0], add_rows);
     if (from->n_indices_offset > 0)
-        ADD_EACH(rc, item, from->indices_offset[0], rfs_layout_add_offset);
+        ADD_EACH(rc, item, from->indices_offset[0], add_offset);
     item->field = from->field;
     item->opt_step = from->opt_weight_shard_step;
     item->opt_size = from->opt_weight_shard_size;

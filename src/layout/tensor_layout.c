@@ -6,8 +6,6 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 
-#define REMEDY_FILE "the strategy file that MindSpore saved for this checkpoint"
-
 /* ---- filling it in --------------------------------------------------------------------------- */
 
 int rfs_layout_fail(const struct rfs_layout_builder *item, const char *remedy, const char *fmt, ...)
@@ -52,8 +50,8 @@ int rfs_layout_add_dev(struct rfs_layout_builder *item, int64_t extent)
         return rfs_layout_fail(item, NULL, "the device matrix has more than %d axes",
                                RFS_MAX_DEVICE_AXES);
     if (extent < 1 || extent > (int64_t)RFS_MAX_DEVICES)
-        return rfs_layout_fail(item, REMEDY_FILE, "the device matrix has an axis of %lld devices",
-                               (long long)extent);
+        return rfs_layout_fail(item, RFS_LAYOUT_REMEDY,
+                               "the device matrix has an axis of %lld devices", (long long)extent);
     layout->dev[layout->n_dev++] = (uint32_t)extent;
     return 0;
 }
@@ -78,23 +76,10 @@ int rfs_layout_add_cut(struct rfs_layout_builder *item, int64_t device_axis)
         return rfs_layout_fail(item, NULL, "the tensor map has more than %d entries", RFS_MAX_CUTS);
     /* Here only the range of an int32_t is checked; that of the device matrix is checked later. */
     if (device_axis < -1 || device_axis >= RFS_MAX_DEVICE_AXES)
-        return rfs_layout_fail(item, REMEDY_FILE,
+        return rfs_layout_fail(item, RFS_LAYOUT_REMEDY,
                                "the tensor map names device axis %lld, which does not exist",
                                (long long)device_axis);
     layout->map[(*end)++] = (int32_t)device_axis;
-    return 0;
-}
-
-int rfs_layout_add_expanded(struct rfs_layout_builder *item, int64_t extent)
-{
-    struct rfs_layout *layout = &item->layout;
-
-    if (layout->n_expanded == RFS_MAX_CUTS)
-        return rfs_layout_fail(item, NULL, "tensor_shape has more than %d entries", RFS_MAX_CUTS);
-    if (extent < 0)
-        return rfs_layout_fail(item, REMEDY_FILE, "tensor_shape has a negative entry, %lld",
-                               (long long)extent);
-    layout->expanded[layout->n_expanded++] = (uint64_t)extent;
     return 0;
 }
 
@@ -203,25 +188,6 @@ uint64_t rfs_layout_rows(const struct rfs_layout *layout, uint32_t rank)
  * used.
  */
 
-int rfs_layout_add_rows(struct rfs_layout_builder *item, int64_t rows)
-{
-    if (rows < 1)
-        return rfs_layout_fail(item, REMEDY_FILE, "param_split_shape has a slice of %lld rows",
-                               (long long)rows);
-    if (item->rows.n >= RFS_MAX_DEVICES)
-        return rfs_layout_fail(item, NULL, "param_split_shape has more than %u entries",
-                               RFS_MAX_DEVICES);
-    return RFS_PUSH(&item->rows, (uint64_t)rows) ? 0 : rfs_fail_memory(item->err);
-}
-
-int rfs_layout_add_offset(struct rfs_layout_builder *item, int64_t offset)
-{
-    if (item->offsets.n >= RFS_MAX_DEVICES)
-        return rfs_layout_fail(item, NULL, "indices_offset has more than %u entries",
-                               RFS_MAX_DEVICES);
-    return RFS_PUSH(&item->offsets, offset) ? 0 : rfs_fail_memory(item->err);
-}
-
 /*
  * Multiplies the extents of the tensor map's entries; a 0 would be a tensor without axes, which has
  * none.
@@ -245,7 +211,7 @@ static int one_for_each_piece(struct rfs_layout_builder *item, uint64_t pieces,
         for (uint64_t i = 1; i < side_by_side; i++)
             if (item->rows.data[k * side_by_side + i] != rows)
                 return rfs_layout_fail(
-                    item, REMEDY_FILE,
+                    item, RFS_LAYOUT_REMEDY,
                     "param_split_shape has slices of %llu and %llu rows side by side",
                     (unsigned long long)rows,
                     (unsigned long long)item->rows.data[k * side_by_side + i]);
@@ -264,7 +230,7 @@ static int make_edges(struct rfs_layout_builder *item)
         const uint64_t rows = item->rows.data[k];
         item->rows.data[k] = at;
         if (!rfs_add_u64(at, rows, &at) || at > INT64_MAX)
-            return rfs_layout_fail(item, REMEDY_FILE,
+            return rfs_layout_fail(item, RFS_LAYOUT_REMEDY,
                                    "param_split_shape has more than 2^63 rows in all");
     }
     if (!RFS_PUSH(&item->rows, at))
@@ -290,12 +256,13 @@ static int check_split(struct rfs_layout_builder *item)
     }
     if (item->offsets.n > 0 && item->offsets.n != n)
         return rfs_layout_fail(
-            item, REMEDY_FILE,
+            item, RFS_LAYOUT_REMEDY,
             "param_split_shape has %zu entries and indices_offset %zu; they must "
             "agree",
             n, item->offsets.n);
     if (layout->n_axes == 0)
-        return rfs_layout_fail(item, REMEDY_FILE, "a scalar cannot be cut by param_split_shape");
+        return rfs_layout_fail(item, RFS_LAYOUT_REMEDY,
+                               "a scalar cannot be cut by param_split_shape");
     if (is_nested(layout) || layout->opt_size > 1 || item->field > 0) {
         layout->unclear = RFS_UNCLEAR_SPLIT;
         return 0;
@@ -304,7 +271,7 @@ static int check_split(struct rfs_layout_builder *item)
     const uint64_t slices = pieces_of(layout, 0, rfs_layout_cuts(layout));
     if (n != pieces && n != slices)
         return rfs_layout_fail(
-            item, REMEDY_FILE,
+            item, RFS_LAYOUT_REMEDY,
             "param_split_shape has %zu entries, but the strategy cuts axis 0 into "
             "%llu pieces",
             n, (unsigned long long)pieces);
@@ -317,7 +284,7 @@ static int check_field(struct rfs_layout_builder *item)
     struct rfs_layout *layout = &item->layout;
 
     if (item->field < 0)
-        return rfs_layout_fail(item, REMEDY_FILE, "field is %lld", (long long)item->field);
+        return rfs_layout_fail(item, RFS_LAYOUT_REMEDY, "field is %lld", (long long)item->field);
     if (item->field == 0 || layout->unclear != RFS_CLEAR)
         return 0;
     if (layout->n_axes != 2 || is_nested(layout) || layout->opt_size > 1 ||
@@ -365,12 +332,12 @@ static int check_map(struct rfs_layout_builder *item)
             continue;
         if ((uint32_t)axis >= layout->n_dev)
             return rfs_layout_fail(
-                item, REMEDY_FILE,
+                item, RFS_LAYOUT_REMEDY,
                 "the tensor map names device axis %d, but the device matrix has %u axes", axis,
                 layout->n_dev);
         if (used >> axis & 1)
-            return rfs_layout_fail(item, REMEDY_FILE, "the tensor map uses device axis %d twice",
-                                   axis);
+            return rfs_layout_fail(item, RFS_LAYOUT_REMEDY,
+                                   "the tensor map uses device axis %d twice", axis);
         used |= UINT32_C(1) << axis;
     }
     return 0;
@@ -383,7 +350,7 @@ static int check_expanded(struct rfs_layout_builder *item)
     if (layout->n_expanded == 0)
         return 0;
     if (layout->n_expanded != layout->n_axes)
-        return rfs_layout_fail(item, REMEDY_FILE,
+        return rfs_layout_fail(item, RFS_LAYOUT_REMEDY,
                                "tensor_shape has %u entries and tensor_map %u; they must agree",
                                layout->n_expanded, layout->n_axes);
     for (uint32_t i = 0; i < layout->n_axes; i++) {
@@ -392,7 +359,7 @@ static int check_expanded(struct rfs_layout_builder *item)
             continue; /* tensor_layout.c explains why the rows are not compared */
         const uint32_t extent = layout->dev[rfs_layout_position(layout, axis)];
         if (layout->expanded[i] % extent != 0)
-            return rfs_layout_fail(item, REMEDY_FILE,
+            return rfs_layout_fail(item, RFS_LAYOUT_REMEDY,
                                    "%llu in tensor_shape is not divisible by the %u devices "
                                    "that cut it",
                                    (unsigned long long)layout->expanded[i], extent);
@@ -416,7 +383,7 @@ static int check_step(const struct rfs_layout_builder *item)
             repeated++;
         }
     if (repeated == 1 && item->opt_step != expected)
-        return rfs_layout_fail(item, REMEDY_FILE,
+        return rfs_layout_fail(item, RFS_LAYOUT_REMEDY,
                                "the optimizer shard has step %lld, but the device axis that is "
                                "left for it has stride %u",
                                (long long)item->opt_step, expected);
@@ -430,7 +397,8 @@ static int check_optimizer(struct rfs_layout_builder *item)
     int64_t size = item->opt_size;
 
     if (item->opt_step < 0 || size < -1)
-        return rfs_layout_fail(item, REMEDY_FILE, "the optimizer shard has step %lld and size %lld",
+        return rfs_layout_fail(item, RFS_LAYOUT_REMEDY,
+                               "the optimizer shard has step %lld and size %lld",
                                (long long)item->opt_step, (long long)size);
     for (uint32_t i = 0; i < rfs_layout_cuts(layout); i++)
         if (layout->map[i] >= 0)
@@ -440,11 +408,11 @@ static int check_optimizer(struct rfs_layout_builder *item)
     if (item->opt_step == 0 || size <= 1)
         return 0;
     if (layout->n_axes == 0)
-        return rfs_layout_fail(item, REMEDY_FILE,
+        return rfs_layout_fail(item, RFS_LAYOUT_REMEDY,
                                "a scalar cannot be cut by an optimizer shard of %lld",
                                (long long)size);
     if (size > repeats || !rfs_layout_opt_parts(layout, (uint64_t)size, part))
-        return rfs_layout_fail(item, REMEDY_FILE,
+        return rfs_layout_fail(item, RFS_LAYOUT_REMEDY,
                                "an optimizer shard of %lld does not fit the repeated device axes, "
                                "%u devices in all",
                                (long long)size, repeats);

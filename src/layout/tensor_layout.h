@@ -133,6 +133,9 @@ struct rfs_layout_builder {
     RFS_VEC(int64_t) offsets; /* entries of indices_offset; owned likewise */
 };
 
+/* What to try where numbers of a layout are wrong. */
+#define RFS_LAYOUT_REMEDY "the strategy file that MindSpore saved for this checkpoint"
+
 /* Empties the item for the next parameter; FILE and ERR stay. */
 void rfs_layout_begin(struct rfs_layout_builder *item, const char *name, size_t bytes);
 /* Frees what the builder owns; one of zeroes, too. */
@@ -143,12 +146,6 @@ int rfs_layout_add_dev(struct rfs_layout_builder *item, int64_t extent);
 /* Begins the next tensor axis; the cuts that follow are its. */
 int rfs_layout_add_axis(struct rfs_layout_builder *item);
 int rfs_layout_add_cut(struct rfs_layout_builder *item, int64_t device_axis);
-/* Adds the next entry of a JSON tensor_shape. */
-int rfs_layout_add_expanded(struct rfs_layout_builder *item, int64_t extent);
-/* Adds the rows of the next slice of a manual split. */
-int rfs_layout_add_rows(struct rfs_layout_builder *item, int64_t rows);
-/* Adds the next entry of the manual split's indices_offset. */
-int rfs_layout_add_offset(struct rfs_layout_builder *item, int64_t offset);
 /* Makes the checks that need no tensor, and resolves the optimizer shard and the manual split. */
 int rfs_layout_check(struct rfs_layout_builder *item);
 /* Reports an error about this item. */
