@@ -4,16 +4,6 @@
 #include "base/cleanup.h"
 #include "plan/internal.h"
 
-struct rfs_by_rules {
-    struct rfs_by_rules_config config;
-    const struct rfs_rank_plan *plan; /* of the whole source */
-    struct rfs_rules_map *map;
-    struct rfs_catalog *catalog;
-    const struct rfs_index *index; /* of the catalogue, by number of the made tensor */
-    /* [made] a source tensor that is needed and not complete, or RFS_NO_ID; owned */
-    uint32_t *lost;
-};
-
 void rfs_by_rules_free(struct rfs_by_rules *by_rules)
 {
     if (!by_rules)
@@ -191,18 +181,20 @@ size_t rfs_by_rules_incomplete(const struct rfs_by_rules *by_rules)
     return n;
 }
 
-uint32_t rfs_by_rules_lost(const struct rfs_by_rules *by_rules, uint32_t source)
+/* Returns a rank that should have the lost part of a source tensor that is not complete. */
+static uint32_t lost_rank(const struct rfs_by_rules *by_rules, uint32_t source)
 {
     const struct rfs_lacking *lacking = by_rules->config.whole->config.lacking;
 
     return lacking->from.data[by_rules->plan->params->targets[source].name] - 1;
 }
 
-int rfs_by_rules_fail_lost(const struct rfs_planner *planner, const char *made, uint32_t source,
-                           struct rfs_error *err)
+/* Refuses the tensor MADE because SOURCE, from which rules make it, is not complete. */
+static int fail_lost(const struct rfs_planner *planner, const char *made, uint32_t source,
+                     struct rfs_error *err)
 {
     struct rfs_catalog *catalog = planner->config.by_rules->config.catalog;
-    const uint32_t rank = rfs_by_rules_lost(planner->config.by_rules, source);
+    const uint32_t rank = lost_rank(planner->config.by_rules, source);
 
     return rfs_fail(
         err, -ENOENT, RFS_OF(rfs_catalog_path(catalog), made),
@@ -214,6 +206,16 @@ int rfs_by_rules_fail_lost(const struct rfs_planner *planner, const char *made, 
         rank, rfs_catalog_has(catalog, rank) ? "does not have its part" : "has no checkpoint");
 }
 
+int rfs_by_rules_lose(const struct rfs_planner *planner, uint32_t name, uint32_t source,
+                      struct rfs_error *err)
+{
+    if (planner->config.lost != RFS_LOST_LEFT_OUT)
+        return fail_lost(planner, rfs_catalog_name(planner->config.catalog, name), source, err);
+    return rfs_plan_lack(planner, name, lost_rank(planner->config.by_rules, source))
+               ? rfs_fail_memory(err)
+               : 0;
+}
+
 int rfs_by_rules_check_lost(const struct rfs_planner *planner, struct rfs_error *err)
 {
     const struct rfs_by_rules *by_rules = planner->config.by_rules;
@@ -222,7 +224,7 @@ int rfs_by_rules_check_lost(const struct rfs_planner *planner, struct rfs_error 
     for (size_t i = 0; i < map->made.n; i++)
         if (by_rules->lost[i] != RFS_NO_ID &&
             rfs_names_shown(planner->config.names, map->made.data[i].name))
-            return rfs_by_rules_fail_lost(planner, map->made.data[i].name, by_rules->lost[i], err);
+            return fail_lost(planner, map->made.data[i].name, by_rules->lost[i], err);
     return 0;
 }
 
@@ -242,26 +244,6 @@ int rfs_by_rules_new(const struct rfs_by_rules_config *config, struct rfs_by_rul
     if (!rc)
         *out = RFS_STEAL(by_rules);
     return rc;
-}
-
-struct rfs_catalog *rfs_by_rules_catalog(const struct rfs_by_rules *by_rules)
-{
-    return by_rules->catalog;
-}
-
-const struct rfs_rules_map *rfs_by_rules_map(const struct rfs_by_rules *by_rules)
-{
-    return by_rules->map;
-}
-
-size_t rfs_by_rules_sources(const struct rfs_by_rules *by_rules)
-{
-    return by_rules->plan->params->n;
-}
-
-struct rfs_planner *rfs_by_rules_whole(const struct rfs_by_rules *by_rules)
-{
-    return by_rules->config.whole;
 }
 
 const struct rfs_target *rfs_by_rules_target(const struct rfs_by_rules *by_rules, uint32_t source)

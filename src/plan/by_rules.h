@@ -36,18 +36,22 @@ struct rfs_by_rules_config {
     void *ctx;
 };
 
+/* Rules that are applied to a source; constant. Its users read the members up to the catalogue. */
+struct rfs_by_rules {
+    struct rfs_by_rules_config config;
+    const struct rfs_rank_plan *plan; /* of the whole source, unsharded: config.whole's */
+    struct rfs_rules_map *map;
+    struct rfs_catalog *catalog;   /* of the made tensors; owned, as the map */
+    const struct rfs_index *index; /* of the catalogue, by number of the made tensor */
+    /* [made] a source tensor that is needed and not complete, or RFS_NO_ID; owned */
+    uint32_t *lost;
+};
+
 /* Plans the source, and applies the rules. 0 with *out owned, or -errno with *err filled. */
 int rfs_by_rules_new(const struct rfs_by_rules_config *config, struct rfs_by_rules **out,
                      struct rfs_error *err);
 void rfs_by_rules_free(struct rfs_by_rules *by_rules);
 
-/* Returns the catalogue of the made tensors; it lives as long as BY_RULES. */
-struct rfs_catalog *rfs_by_rules_catalog(const struct rfs_by_rules *by_rules);
-const struct rfs_rules_map *rfs_by_rules_map(const struct rfs_by_rules *by_rules);
-/* Returns the number of values of the source. */
-size_t rfs_by_rules_sources(const struct rfs_by_rules *by_rules);
-/* Returns the unsharded plan of the source. */
-struct rfs_planner *rfs_by_rules_whole(const struct rfs_by_rules *by_rules);
 /* Returns the target of that plan that a link's source number stands for. */
 const struct rfs_target *rfs_by_rules_target(const struct rfs_by_rules *by_rules, uint32_t source);
 /* Returns the made tensor of a name, id in the catalogue's names, or NULL. */
@@ -63,14 +67,12 @@ enum rfs_dtype rfs_by_rules_dtype(const struct rfs_by_rules *by_rules, uint32_t 
 bool rfs_by_rules_needs_lost(const struct rfs_by_rules *by_rules, uint32_t name, uint32_t *source);
 /* Returns the number of made tensors that need such a tensor. */
 size_t rfs_by_rules_incomplete(const struct rfs_by_rules *by_rules);
-/* Returns a rank that should have the lost part of a source tensor that is not complete. */
-uint32_t rfs_by_rules_lost(const struct rfs_by_rules *by_rules, uint32_t source);
 /*
- * Refuses the tensor MADE because SOURCE, from which rules make it, is not complete. Returns
- * -ENOENT.
+ * Refuses the made tensor of a name, because SOURCE, from which rules make it, is not complete, or
+ * notes that the planner goes without it. Returns 0, -ENOENT or -ENOMEM with *err filled.
  */
-int rfs_by_rules_fail_lost(const struct rfs_planner *planner, const char *made, uint32_t source,
-                           struct rfs_error *err);
+int rfs_by_rules_lose(const struct rfs_planner *planner, uint32_t name, uint32_t source,
+                      struct rfs_error *err);
 
 /* Says whether a copy and its original are complete. If not, neither is any tensor made of them. */
 bool rfs_by_rules_can_compare(const struct rfs_by_rules *by_rules,

@@ -529,7 +529,7 @@ static bool touches(const struct linked *linked)
 /* Takes the part of the present box that the present link gives. */
 static int take_link(struct linked *linked)
 {
-    struct rfs_planner *whole = rfs_by_rules_whole(linked->by_rules);
+    struct rfs_planner *whole = linked->by_rules->config.whole;
     const struct rfs_target *target = rfs_by_rules_target(linked->by_rules, linked->link->source);
     struct sources *walk = &linked->pieces.sources;
     struct rfs_rules_spans spans = {0};
@@ -570,9 +570,9 @@ static int walk_linked(struct rfs_planner *planner, uint32_t local, const struct
                        const struct rfs_plan_part *part, rfs_piece_fn *each, void *ctx)
 {
     const struct rfs_by_rules *by_rules = planner->config.by_rules;
-    struct rfs_catalog *catalog = rfs_by_rules_whole(by_rules)->config.catalog;
+    struct rfs_catalog *catalog = by_rules->config.catalog;
     struct linked linked = {.by_rules = by_rules,
-                            .map = rfs_by_rules_map(by_rules),
+                            .map = by_rules->map,
                             .made = rfs_by_rules_made(by_rules, target->name)};
     uint32_t lost;
     struct rfs_use use;

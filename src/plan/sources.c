@@ -519,19 +519,6 @@ static int want_copied(struct rfs_planning *planning, struct rfs_stage_use *use,
     return 0;
 }
 
-/* Refuses what conversion rules make of SOURCE, an incomplete tensor, or goes without it. */
-static int lose_made(const struct rfs_planning *planning, uint32_t name, uint32_t source)
-{
-    const struct rfs_planner *planner = planning->planner;
-    const char *made = rfs_catalog_name(planner->config.catalog, name);
-
-    if (planner->config.lost != RFS_LOST_LEFT_OUT)
-        return rfs_by_rules_fail_lost(planner, made, source, planning->err);
-    return rfs_plan_lack(planner, name, rfs_by_rules_lost(planner->config.by_rules, source))
-               ? rfs_fail_memory(planning->err)
-               : 0;
-}
-
 static int want_param(struct rfs_planning *planning, uint32_t s, uint32_t name)
 {
     struct rfs_stage_use *use = &planning->stages[s];
@@ -544,7 +531,7 @@ static int want_param(struct rfs_planning *planning, uint32_t s, uint32_t name)
         return 0;
     uint32_t source;
     if (role.shown && rfs_by_rules_needs_lost(planning->planner->config.by_rules, name, &source))
-        return lose_made(planning, name, source);
+        return rfs_by_rules_lose(planning->planner, name, source, planning->err);
     return rfs_plan_is_cut(&role, rfs_catalog_type(planning->planner->config.catalog,
                                                    planning->origins[name].type))
                ? want_sliced(planning, use, &query, &role)

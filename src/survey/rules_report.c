@@ -81,10 +81,10 @@ int rfs_inspect_rules(reshard_view *set, struct rfs_inspect_rules *out, struct r
     const struct rfs_by_rules *by_rules = rfs_view_contents(view).by_rules;
     if (!by_rules)
         return rfs_fail_usage(err, "a checkpoint of a model", "the source cannot be converted");
-    const struct rfs_rules_map *map = rfs_by_rules_map(by_rules);
+    const struct rfs_rules_map *map = by_rules->map;
     *out = (struct rfs_inspect_rules){.from = map->side[!map->from_left],
                                       .to = map->side[map->from_left],
-                                      .sources = rfs_by_rules_sources(by_rules),
+                                      .sources = by_rules->plan->params->n,
                                       .dropped = map->dropped,
                                       .made = map->made.n,
                                       .incomplete = rfs_by_rules_incomplete(by_rules)};
@@ -93,8 +93,7 @@ int rfs_inspect_rules(reshard_view *set, struct rfs_inspect_rules *out, struct r
 
 void rfs_inspect_made(reshard_view *set, size_t i, struct rfs_inspect_made *out)
 {
-    const struct rfs_rules_map *map =
-        rfs_by_rules_map(rfs_view_contents(rfs_view_only(set)).by_rules);
+    const struct rfs_rules_map *map = rfs_view_contents(rfs_view_only(set)).by_rules->map;
     const struct rfs_rules_made *made = &map->made.data[i];
 
     *out = (struct rfs_inspect_made){.name = made->name,

@@ -107,7 +107,7 @@ static int compare_pair(struct rfs_view *view, const struct rfs_rules_copy *copy
 
 static int compare_all(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_rules_map *map = rfs_by_rules_map(view->rules->made);
+    const struct rfs_rules_map *map = view->rules->made->map;
     int rc = 0;
 
     rfs_log(&view->log, RFS_INFO,
@@ -124,7 +124,7 @@ int rfs_view_compare_copies(struct rfs_view *view, struct rfs_error *err)
 {
     struct rfs_error own = {0};
 
-    if (!view->rules || rfs_by_rules_map(view->rules->made)->copies.n == 0)
+    if (!view->rules || view->rules->made->map->copies.n == 0)
         return 0;
     pthread_mutex_lock(&view->lock);
     int rc = rfs_once_begin(&view->rules->compared, &view->made, &view->lock);
@@ -148,7 +148,7 @@ int rfs_view_compare_copies(struct rfs_view *view, struct rfs_error *err)
 int rfs_view_compare_copies_for(struct rfs_view *view, const struct rfs_image *image,
                                 const struct rfs_tensors *tensors, struct rfs_error *err)
 {
-    if (!view->rules || rfs_by_rules_map(view->rules->made)->copies.n == 0 || !tensors->params ||
+    if (!view->rules || view->rules->made->map->copies.n == 0 || !tensors->params ||
         tensors->storages)
         return 0;
     for (size_t i = 0; i < image->n; i++) {
@@ -259,11 +259,11 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
     rc = rfs_by_rules_new(&converted, &own->made, err);
     if (rc)
         return rc;
-    const struct rfs_rules_map *map = rfs_by_rules_map(own->made);
+    const struct rfs_rules_map *map = own->made->map;
     if (map->dropped > 0)
         rfs_log(&view->log, RFS_INFO,
                 "conversion leaves out %zu of %zu values, which the rules drop: '%s'%s",
-                map->dropped, rfs_by_rules_sources(own->made), map->first_dropped,
+                map->dropped, own->made->plan->params->n, map->first_dropped,
                 map->dropped > 1 ? " and others" : "");
     const bool adapter = strcmp(map->side[1], "peft") == 0;
     if ((options->shown == RFS_SHOW_HUGGINGFACE || options->shown == RFS_SHOW_PEFT) &&
@@ -278,7 +278,7 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
     const struct rfs_rules_made *coded = find_coded(map);
     rfs_view_model_cut(view, &own->model, config, coded ? coded->name : NULL,
                        coded ? coded->shown : RFS_FLOAT32);
-    view->catalog = rfs_by_rules_catalog(own->made);
+    view->catalog = own->made->catalog;
     own->src = view->src;
     view->src = NULL;
     view->rules = RFS_STEAL(own);

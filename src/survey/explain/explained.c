@@ -997,7 +997,7 @@ void rfs_explained_piece(const struct rfs_explained_view *view, const struct rfs
         .side = {[RFS_EXPLAINED_MADE] = {made->ndim, piece->link ? made->dims : slice->whole, {0}},
                  [RFS_EXPLAINED_SOURCE] = {type->ndim, type->dims, {0}}}};
     if (piece->link) {
-        set_link(rfs_by_rules_map(by_rules), piece, out);
+        set_link(by_rules->map, piece, out);
         return;
     }
     out->whole = &piece->whole;
