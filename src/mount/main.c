@@ -420,7 +420,7 @@ static void make_kept(const struct rfs_mount_options *options)
 static int serve(const struct rfs_mount_options *options, struct place *place, char **argv,
                  struct rfs_error *err)
 {
-    const bool mounts = place->resolved && !rfs_mountpoint_is_descriptor(place->resolved);
+    const bool mounts = place->folder >= 0;
     struct rfs_sandbox sandbox = {0};
     reshard_view *view = NULL;
     int rc = 0;
@@ -466,11 +466,8 @@ static int run(const struct rfs_mount_options *options, char **argv, struct rfs_
     pid_t child = 0;
     int rc = 0;
 
-    if (mounts && options->fd_socket)
-        rc = rfs_mountpoint_fetch(options->fd_socket, &place.resolved, err);
-    else if (mounts)
-        rc = rfs_mountpoint_open(options->mountpoint, options->source, options->set.nonempty,
-                                 &place.resolved, &place.folder, err);
+    if (mounts)
+        rc = rfs_mountpoint_open(options, &place.resolved, &place.folder, err);
     if (rc == 0 && (rfs_options_keyed(&options->set) || rfs_mount_options_objects(options)))
         rc = rfs_secret_harden(err);
     if (rc == 0 && rfs_options_keyed(&options->set)) {

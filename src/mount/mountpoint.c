@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "mount/descriptor.h"
 #include "mount/message.h"
+#include "mount/mount_options.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -155,11 +156,6 @@ static int descriptor_of(const char *given)
     return sscanf(given, "/dev/fd/%d%n", &fd, &end) == 1 && given[end] == '\0' ? fd : -1;
 }
 
-bool rfs_mountpoint_is_descriptor(const char *mountpoint)
-{
-    return descriptor_of(mountpoint) >= 0;
-}
-
 /*
  * Takes a descriptor of /dev/fuse that another process has mounted: gives "/dev/fd/N". GIVEN and
  * REMEDY are for the message.
@@ -179,7 +175,8 @@ static int take_descriptor(int fd, const char *given, const char *remedy, char *
     return *out ? 0 : rfs_fail_memory(err);
 }
 
-int rfs_mountpoint_fetch(const char *path, char **out, struct rfs_error *err)
+/* Takes the descriptor that comes over the socket at PATH. */
+static int fetch(const char *path, char **out, struct rfs_error *err)
 {
     RFS_CLOSE int fd = -1;
     int rc = rfs_descriptor_fetch(path, &fd, err);
@@ -212,15 +209,19 @@ bool rfs_mountpoint_is_same(const struct stat *one, const struct stat *other)
     return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
 }
 
-int rfs_mountpoint_open(const char *given, const char *source, bool nonempty, char **out,
-                        int *folder, struct rfs_error *err)
+int rfs_mountpoint_open(const struct rfs_mount_options *options, char **out, int *folder,
+                        struct rfs_error *err)
 {
+    const char *given = options->mountpoint;
+    const char *source = options->source;
     RFS_FREE char *resolved = NULL;
     struct stat st, now;
     int rc;
 
     *folder = -1;
-    if (rfs_mountpoint_is_descriptor(given))
+    if (options->fd_socket)
+        return fetch(options->fd_socket, out, err);
+    if (descriptor_of(given) >= 0)
         return take_descriptor(descriptor_of(given), given, "a folder", out, err);
     RFS_CLOSE int fd = open(given, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
@@ -233,7 +234,7 @@ int rfs_mountpoint_open(const char *given, const char *source, bool nonempty, ch
         return rfs_mountpoint_fail_replaced(given, err);
     rc =
         rfs_path_refuse_overlap(resolved, source, "the mount point", "a mount point elsewhere", err)
-            ?: refuse_filled(given, fd, resolved, source, nonempty, err);
+            ?: refuse_filled(given, fd, resolved, source, options->set.nonempty, err);
     if (rc == 0 && faccessat(fd, ".", X_OK, AT_EACCESS) != 0) /* the keeper goes there */
         return fail_to_open(given, errno, err);
     if (rc == 0) {

@@ -6,26 +6,18 @@
 
 #include <sys/stat.h>
 
+struct rfs_mount_options;
+
 /*
  * Resolves the mount point, and opens the folder that was looked at: its path may lead to another
  * one later. Refuses a path that is no folder, a dead mount, inside or around the source, or not
- * empty (unless NONEMPTY). 0 with *out and *folder (O_PATH; -1 for a descriptor) owned by the
- * caller, or -errno.
+ * empty (unless nonempty). The descriptor of a mount that another program has made is taken as it
+ * is: "/dev/fd/N", from mount.fuse3 (drop_privileges), or one that comes over the socket of the
+ * options; *out is "/dev/fd/N" then. 0 with *out and *folder (O_PATH; -1 for a descriptor) owned by
+ * the caller, or -errno.
  */
-int rfs_mountpoint_open(const char *given, const char *source, bool nonempty, char **out,
-                        int *folder, struct rfs_error *err);
-
-/*
- * Takes the descriptor of /dev/fuse that comes over the socket at PATH: somebody else has mounted.
- * 0 with *out, "/dev/fd/N", owned by the caller, or -errno.
- */
-int rfs_mountpoint_fetch(const char *path, char **out, struct rfs_error *err);
-
-/*
- * Returns whether it is "/dev/fd/N", a descriptor that another program has mounted, such as
- * mount.fuse3 (drop_privileges). It is taken as it is.
- */
-bool rfs_mountpoint_is_descriptor(const char *mountpoint);
+int rfs_mountpoint_open(const struct rfs_mount_options *options, char **out, int *folder,
+                        struct rfs_error *err);
 
 /* Returns whether both are attributes of one file. */
 bool rfs_mountpoint_is_same(const struct stat *one, const struct stat *other);
