@@ -490,7 +490,7 @@ static void add_table(struct rfs_kept_draft *draft, const struct rfs_bytes *rest
     free(start.data);
 }
 
-void rfs_kept_drop(struct rfs_kept_draft *draft)
+static void drop(struct rfs_kept_draft *draft)
 {
     close(draft->fd);
     (void)unlinkat(draft->dir, draft->name, 0);
@@ -501,6 +501,10 @@ bool rfs_kept_finish(struct rfs_kept_draft *draft, const struct rfs_bytes *table
 {
     char name[64];
 
+    if (!table) {
+        drop(draft);
+        return false;
+    }
     if (draft->failed == 0)
         add_table(draft, table);
     if (close(draft->fd) != 0) /* where some file systems report exceeded quotas */

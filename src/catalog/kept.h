@@ -165,7 +165,8 @@ bool rfs_kept_begin(struct rfs_kept *kept, enum rfs_kept_kind kind, const char *
                     struct rfs_kept_draft *draft);
 /* Adds to the body, and returns where in the file that is. */
 uint64_t rfs_kept_add(struct rfs_kept_draft *draft, const void *bytes, size_t n);
-/* Removes the draft. It, or rfs_kept_finish, follows begin in any case. */
-void rfs_kept_drop(struct rfs_kept_draft *draft);
-/* Adds the table and gives the file its name. False when it was not written. */
+/*
+ * Adds the table and gives the file its name; with TABLE NULL removes the draft. Follows begin in
+ * any case. False when it was not written.
+ */
 bool rfs_kept_finish(struct rfs_kept_draft *draft, const struct rfs_bytes *table);

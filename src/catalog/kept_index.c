@@ -673,7 +673,7 @@ bool rfs_kept_index_store(struct rfs_kept *kept, const char *key, const struct r
         if (n_written > 0)
             written = finish(&s, n_written);
         else
-            rfs_kept_drop(&s.draft);
+            (void)rfs_kept_finish(&s.draft, NULL);
     }
     free(s.name_of);
     free(s.type_of);
