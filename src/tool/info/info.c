@@ -12,12 +12,12 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "layout/layout_rules.h"
+#include "plan/strategy_files.h"
 #include "tool/common/args.h"
 #include "tool/common/command.h"
 #include "tool/common/manifest.h"
 #include "tool/common/show.h"
 #include "tool/strategy/strategy_command.h"
-#include "plan/strategy_files.h"
 
 #include <pthread.h>
 #include <strings.h>
@@ -298,7 +298,6 @@ static int add_strategy(struct rfs_info_args *args, struct rfs_info_report *repo
                         struct rfs_error *err)
 {
     struct rfs_strategy *strategy = NULL;
-    char summary[256];
     struct stat st;
     struct rfs_store *store = args->source.store;
     int rc = rfs_plan_read_strategy(store, report->path, &strategy, err);
@@ -313,12 +312,8 @@ static int add_strategy(struct rfs_info_args *args, struct rfs_info_report *repo
     if (rc)
         return rc;
     report->kind = "strategy";
-    rfs_command_strategy_rows(strategy, NULL, args->filter.globs, &report->table);
-    rfs_command_strategy_summary(strategy, summary, sizeof summary);
-    fprintf(report->say, "%s\n", summary);
-    rfs_json_put_u64(&report->json, "parameters", rfs_strategy_count(strategy));
-    rfs_json_put_u64(&report->json, "stages", rfs_strategy_stages(strategy));
-    rfs_json_put_u64(&report->json, "devices", rfs_strategy_devices(strategy));
+    rfs_command_strategy_tell(strategy, args->filter.globs, &report->table, report->say,
+                              &report->json);
     rfs_strategy_free(strategy);
     return 0;
 }

@@ -9,6 +9,7 @@
 #include "layout/stages.h"
 #include "layout/strategy.h"
 #include "layout/strategy_doc.h"
+#include "plan/strategy_files.h"
 #include "survey/headers/made_strategy.h"
 #include "tool/common/args.h"
 #include "tool/common/command.h"
@@ -17,7 +18,6 @@
 #include "tool/common/source.h"
 #include "tool/common/tool.h"
 #include "tool/strategy/devices.h"
-#include "plan/strategy_files.h"
 
 #include <sys/stat.h>
 
@@ -199,8 +199,9 @@ static void add_row(const struct rfs_strategy *strategy, const struct rfs_fit *f
     rfs_table_text(table, note_of(layout, note));
 }
 
-void rfs_command_strategy_rows(const struct rfs_strategy *strategy, const struct rfs_fit *fit,
-                               struct rfs_globs *globs, struct rfs_table *table)
+/* Adds a row for each parameter and stage that the globs take. FIT (NULL: no tree) gives shapes. */
+static void add_rows(const struct rfs_strategy *strategy, const struct rfs_fit *fit,
+                     struct rfs_globs *globs, struct rfs_table *table)
 {
     RFS_TABLE_DESCRIBE(table, show_columns);
     for (size_t i = 0; i < rfs_strategy_count(strategy); i++)
@@ -210,14 +211,14 @@ void rfs_command_strategy_rows(const struct rfs_strategy *strategy, const struct
             add_row(strategy, fit, i, stage, table);
 }
 
-void rfs_command_strategy_summary(const struct rfs_strategy *strategy, char *out, size_t size)
+static void print_summary(const struct rfs_strategy *strategy, FILE *out)
 {
     const uint32_t stages = rfs_strategy_stages(strategy);
     const uint32_t devices = rfs_strategy_devices(strategy);
 
-    snprintf(out, size, "strategy: %zu parameters, %" PRIu32 " stage%s of %" PRIu32 " device%s",
-             rfs_strategy_count(strategy), stages, stages == 1 ? "" : "s", devices,
-             devices == 1 ? "" : "s");
+    fprintf(out, "strategy: %zu parameters, %" PRIu32 " stage%s of %" PRIu32 " device%s\n",
+            rfs_strategy_count(strategy), stages, stages == 1 ? "" : "s", devices,
+            devices == 1 ? "" : "s");
 }
 
 /* Puts what the summary says as members of an object. */
@@ -228,15 +229,21 @@ static void put_counts(struct rfs_json_write *json, const struct rfs_strategy *s
     rfs_json_put_u64(json, "devices", rfs_strategy_devices(strategy));
 }
 
+void rfs_command_strategy_tell(const struct rfs_strategy *strategy, struct rfs_globs *globs,
+                               struct rfs_table *table, FILE *out, struct rfs_json_write *json)
+{
+    add_rows(strategy, NULL, globs, table);
+    print_summary(strategy, out);
+    put_counts(json, strategy);
+}
+
 static void print_show(const char *path, const struct rfs_strategy *strategy,
                        const struct rfs_table *table, bool json)
 {
-    char summary[256];
-
-    rfs_command_strategy_summary(strategy, summary, sizeof summary);
     if (!json) {
         rfs_table_print(table, stdout);
-        printf("\n%s\n", summary);
+        putchar('\n');
+        print_summary(strategy, stdout);
         return;
     }
     struct rfs_json_write out = {.file = stdout};
@@ -280,7 +287,7 @@ static int show(const struct request *request, struct rfs_error *err)
         };
         return rfs_devices_print(&devices, request->json, err);
     }
-    rfs_command_strategy_rows(strategy, request->tree ? &tree.fit : NULL, &globs, &table);
+    add_rows(strategy, request->tree ? &tree.fit : NULL, &globs, &table);
     rc = rfs_globs_check(&globs, err);
     if (rc == 0)
         print_show(path, strategy, &table, request->json);
@@ -491,11 +498,10 @@ static void print_json(const struct request *request, const struct rfs_strategy 
 static void print_check(const struct request *request, const struct rfs_strategy *strategy,
                         const struct rfs_fit_findings *findings, size_t bad)
 {
-    char summary[256];
-
     rfs_show_findings(findings, "mismatch", request->strict, SIZE_MAX);
-    rfs_command_strategy_summary(strategy, summary, sizeof summary);
-    printf("%s%s\n", findings->list.n > 0 ? "\n" : "", summary);
+    if (findings->list.n > 0)
+        putchar('\n');
+    print_summary(strategy, stdout);
     if (bad == 0)
         printf("fits: %s\n", request->paths.data[1]);
     else

@@ -5,8 +5,9 @@
 #include "tool/common/args.h"
 #include "tool/common/show.h"
 
-/* Adds a row for each parameter and stage that the globs take. FIT (NULL: no tree) gives shapes. */
-void rfs_command_strategy_rows(const struct rfs_strategy *strategy, const struct rfs_fit *fit,
-                               struct rfs_globs *globs, struct rfs_table *table);
-/* Writes "strategy: 12 parameters, 1 stage of 8 devices" to OUT. */
-void rfs_command_strategy_summary(const struct rfs_strategy *strategy, char *out, size_t size);
+/*
+ * Adds a row for each parameter and stage that the globs take, to OUT the line "strategy: 12
+ * parameters, 1 stage of 8 devices", and these numbers as members of the JSON object.
+ */
+void rfs_command_strategy_tell(const struct rfs_strategy *strategy, struct rfs_globs *globs,
+                               struct rfs_table *table, FILE *out, struct rfs_json_write *json);
