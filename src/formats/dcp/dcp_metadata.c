@@ -157,9 +157,9 @@ static int read_properties(const struct metadata *metadata, const char *name, ui
 
     if (metadata->chunks->format->keyed)
         return read_named(metadata, name, properties, type, why);
-    *why = rfs_dcp_unread_dtype(named);
-    if (rfs_dcp_class(pickle, properties) != RFS_DCP_TENSOR_PROPERTIES ||
-        (!*why && !rfs_dcp_dtype(named, &dtype)) || rfs_dcp_kind(layout) != RFS_DCP_TEXT)
+    if (!rfs_dcp_dtype(named, &dtype, why) ||
+        rfs_dcp_class(pickle, properties) != RFS_DCP_TENSOR_PROPERTIES ||
+        rfs_dcp_kind(layout) != RFS_DCP_TEXT)
         return fail(metadata, name, "a tensor without a dtype or a layout");
     type->dtype = (uint8_t)dtype;
     if (!rfs_dcp_is_word(layout, RFS_DCP_STRIDED))
@@ -199,6 +199,18 @@ static int read_paths(struct metadata *metadata)
 }
 
 /*
+ * Passes a key at the beginning of REST, a part of the entry. Returns what is behind it; NULL when
+ * REST does not begin so.
+ */
+static const char *pass_key(const struct metadata *metadata, uint32_t key, const char *rest)
+{
+    size_t bytes = 0;
+    const char *text = rfs_dcp_text(&metadata->pickle, key, &bytes);
+
+    return text && strlen(rest) >= bytes && memcmp(rest, text, bytes) == 0 ? rest + bytes : NULL;
+}
+
+/*
  * Returns how many keys of a name's path lead to the entry; 0: it is elsewhere. A key with dots is
  * found as a whole, as in rfs_torch_find_dict.
  */
@@ -209,16 +221,12 @@ static uint32_t keys_to_part(const struct metadata *metadata, uint32_t key)
     const uint32_t *keys = keys_of(metadata, key, &n);
 
     for (uint32_t i = 0; keys && i + 1 < n; i++) {
-        size_t bytes = 0;
-        const char *text = rfs_dcp_text(&metadata->pickle, keys[i], &bytes);
-        const size_t first = strcspn(rest, ".");
-        if (!text || strlen(rest) < bytes || memcmp(rest, text, bytes) != 0)
-            return 0;
-        if (!rest[bytes])
+        const char *behind = pass_key(metadata, keys[i], rest);
+        if (behind && !*behind)
             return i + 1;
-        if (bytes != first)
+        if (behind != rest + strcspn(rest, "."))
             return 0;
-        rest += first + 1;
+        rest = behind + 1;
     }
     return 0;
 }
@@ -239,11 +247,9 @@ static bool is_above_part(const struct metadata *metadata, uint32_t key)
     const uint32_t *keys = keys_of(metadata, key, &n);
 
     for (uint32_t i = 0; keys && i + 1 < n; i++) {
-        size_t bytes = 0;
-        const char *text = rfs_dcp_text(&metadata->pickle, keys[i], &bytes);
-        if (!text || strlen(rest) <= bytes || memcmp(rest, text, bytes) != 0 || rest[bytes] != '.')
+        rest = pass_key(metadata, keys[i], rest);
+        if (!rest || *rest++ != '.')
             return false;
-        rest += bytes + 1;
     }
     return true;
 }
@@ -624,8 +630,8 @@ static int read_form(const struct metadata *metadata, const char *name, uint32_t
                      enum form *out)
 {
     const struct rfs_dcp_pickle *pickle = &metadata->pickle;
-    const size_t n = is_none(transforms) ? 0 : rfs_dcp_count(pickle, transforms);
     struct rfs_dcp_each each = rfs_dcp_each(pickle, transforms);
+    const size_t n = each.n;
     uint32_t first = 0;
 
     *out = n > 0 ? PACKED : PLAIN;
@@ -960,7 +966,7 @@ static int check_root(struct metadata *metadata)
                         text ? text : "unknown", is_keyed ? "1.0 or 2.0" : "1");
     if (rfs_dcp_kind(data) != RFS_DCP_DICT)
         return fail(metadata, NULL, "it has no storage_data");
-    metadata->n_stored = rfs_dcp_count(pickle, data) / 2;
+    metadata->n_stored = rfs_dcp_each(pickle, data).n / 2;
     return 0;
 }
 

@@ -82,14 +82,11 @@ static bool has_items(uint32_t value)
     return rfs_dcp_kind(value) == RFS_DCP_LIST || rfs_dcp_kind(value) == RFS_DCP_DICT;
 }
 
-uint32_t rfs_dcp_count(const struct rfs_dcp_pickle *pickle, uint32_t value)
-{
-    return has_items(value) ? *at(pickle, value) : 0;
-}
-
 struct rfs_dcp_each rfs_dcp_each(const struct rfs_dcp_pickle *pickle, uint32_t value)
 {
-    return (struct rfs_dcp_each){pickle, has_items(value) ? at(pickle, value)[1] : 0, 0};
+    const uint32_t *head = has_items(value) ? at(pickle, value) : NULL;
+
+    return (struct rfs_dcp_each){pickle, head ? head[1] : 0, 0, head ? head[0] : 0};
 }
 
 bool rfs_dcp_next(struct rfs_dcp_each *each, uint32_t *value)
@@ -292,22 +289,19 @@ static enum rfs_dcp_class class_of(uint32_t value)
     return allowed[rfs_dcp_number(value) - RFS_DCP_NAMES].class;
 }
 
-bool rfs_dcp_dtype(uint32_t value, enum rfs_dtype *dtype)
-{
-    enum use use;
-
-    if (!find_use(value, &use) || use != USE_DTYPE || rfs_dcp_unread_dtype(value))
-        return false;
-    *dtype = (enum rfs_dtype)(rfs_dcp_number(value) - DTYPES);
-    return true;
-}
-
-const char *rfs_dcp_unread_dtype(uint32_t value)
+bool rfs_dcp_dtype(uint32_t value, enum rfs_dtype *dtype, const char **why)
 {
     const uint32_t number = rfs_dcp_number(value);
+    enum use use;
 
-    return rfs_dcp_kind(value) == RFS_DCP_PLAIN && number >= UNREAD ? unread[number - UNREAD]
-                                                                    : NULL;
+    *why =
+        rfs_dcp_kind(value) == RFS_DCP_PLAIN && number >= UNREAD ? unread[number - UNREAD] : NULL;
+    if (*why)
+        return true;
+    if (!find_use(value, &use) || use != USE_DTYPE)
+        return false;
+    *dtype = (enum rfs_dtype)(number - DTYPES);
+    return true;
 }
 
 /* ---- the builder ----------------------------------------------------------------------------- */

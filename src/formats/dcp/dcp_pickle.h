@@ -158,15 +158,14 @@ uint32_t rfs_dcp_get(const struct rfs_dcp_pickle *pickle, uint32_t dict, enum rf
 struct rfs_dcp_each {
     const struct rfs_dcp_pickle *pickle;
     uint32_t block, at;
+    uint32_t n; /* how many items there are in all */
 };
-
-/* Returns how many items there are in all; 0 of a value that is neither list nor dict. */
-uint32_t rfs_dcp_count(const struct rfs_dcp_pickle *pickle, uint32_t value);
 /* Begins a walk; over nothing if a value is neither list nor dict. */
 struct rfs_dcp_each rfs_dcp_each(const struct rfs_dcp_pickle *pickle, uint32_t value);
 /* Gives the next item; false behind the last one. */
 bool rfs_dcp_next(struct rfs_dcp_each *each, uint32_t *value);
-/* Finds the dtype that a value is. False when it is no dtype, or one that is not read. */
-bool rfs_dcp_dtype(uint32_t value, enum rfs_dtype *dtype);
-/* Returns "its elements are torch.qint8" for a dtype that is not read; NULL for all else. */
-const char *rfs_dcp_unread_dtype(uint32_t value);
+/*
+ * Finds the dtype that a value is; *WHY is NULL, or "its elements are torch.qint8" for one that is
+ * not read. False when it is no dtype.
+ */
+bool rfs_dcp_dtype(uint32_t value, enum rfs_dtype *dtype, const char **why);
