@@ -7,6 +7,7 @@
 #include "base/path.h"
 #include "base/store.h"
 #include "base/wait.h"
+#include "catalog/scan/spec.h"
 
 #include <time.h>
 
@@ -290,13 +291,27 @@ static bool is_tracked(struct reshard_view *set, struct followed *save)
     return false;
 }
 
+/*
+ * Returns the path of the first file of a save, malloc'ed; NULL where each save has a folder, ranks
+ * have files of several runs, or there is no memory.
+ */
+static char *first_file(struct reshard_view *set, const struct rfs_save *save)
+{
+    struct rfs_options options = set->options;
+    struct rfs_source_spec spec = rfs_view_spec(set, &options, set->follow->source);
+
+    spec.saves = set->follow->listed;
+    options.epoch = save->epoch;
+    options.step = save->step;
+    return rfs_scan_save_file(&spec);
+}
+
 /* Returns whether the files of a view have given way to those of another run with these numbers. */
 static bool is_of_another_run(struct reshard_view *set, const struct followed *save,
                               const struct rfs_view *view)
 {
     struct rfs_files *files = rfs_catalog_files(view->source);
-    RFS_FREE char *path =
-        rfs_view_save_file(set, set->follow->source, set->follow->listed, &save->save);
+    RFS_FREE char *path = first_file(set, &save->save);
 
     for (uint32_t id = 0; path && id < view->save.n_files; id++)
         if (strcmp(rfs_files_path(files, id), path) == 0)
@@ -610,7 +625,10 @@ int rfs_follow_open(struct reshard_view *set, const char *source, struct rfs_err
         *err = mistake;
         rc = mistake.code;
     }
-    return rc == 0 && follow->trouble ? rfs_view_saves_may_come(set, follow->source, err) : rc;
+    if (rc || !follow->trouble)
+        return rc;
+    const struct rfs_source_spec spec = rfs_view_spec(set, &set->options, follow->source);
+    return rfs_scan_saves_may_come(&spec, err);
 }
 
 void rfs_follow_close(struct rfs_follow *follow)

@@ -268,16 +268,14 @@ int rfs_view_check_alike(const struct rfs_view *view, struct rfs_error *err);
 /* Writes EPOCH_STEP. */
 void rfs_view_name_save(const struct rfs_save *save, char out[48]);
 /*
- * Returns the path of the first file of a save of SAVES, malloc'ed; NULL where each save has a
- * folder, ranks have files of several runs, or there is no memory.
+ * Makes the specification for reading SOURCE by OPTIONS, the set's or a save's; it borrows all
+ * three.
  */
-char *rfs_view_save_file(struct reshard_view *set, const char *source,
-                         const struct rfs_saves *saves, const struct rfs_save *save);
+struct rfs_source_spec rfs_view_spec(const struct reshard_view *set,
+                                     const struct rfs_options *options, const char *source);
 /* Lists the saves at PATH, which is resolved, as rfs_scan_saves does. */
 int rfs_view_list_saves(struct reshard_view *set, const char *path, struct rfs_saves *out,
                         struct rfs_error *err);
-/* Refuses a source there in which no save can be followed, as rfs_scan_saves_may_come does. */
-int rfs_view_saves_may_come(struct reshard_view *set, const char *path, struct rfs_error *err);
 
 /* ---- a plain view (planned.c) ---------------------------------------------------------------- */
 

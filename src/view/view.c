@@ -133,12 +133,8 @@ static void forward_progress(const void *ctx, uint64_t done, uint64_t total)
         set->config.progress(set->config.progress_ctx, done, total);
 }
 
-/*
- * Makes the specification for reading SOURCE by OPTIONS, the set's or a save's; it borrows all
- * three.
- */
-static struct rfs_source_spec make_spec(const struct reshard_view *set,
-                                        const struct rfs_options *options, const char *source)
+struct rfs_source_spec rfs_view_spec(const struct reshard_view *set,
+                                     const struct rfs_options *options, const char *source)
 {
     struct rfs_source_spec spec = rfs_view_options_spec(options, set->store, source);
 
@@ -282,7 +278,7 @@ int rfs_view_check_alike(const struct rfs_view *view, struct rfs_error *err)
 static int open_plain(struct rfs_view *view, const char *source, const struct rfs_saves *saves,
                       struct rfs_error *err)
 {
-    struct rfs_source_spec spec = make_spec(view->set, &view->options, source);
+    struct rfs_source_spec spec = rfs_view_spec(view->set, &view->options, source);
 
     spec.saves = saves;
     int rc = rfs_catalog_open(&spec, &view->log, view->set->pool, &view->source, err);
@@ -429,7 +425,7 @@ static int open_saves(struct reshard_view *set, const char *source, const struct
 int rfs_view_list_saves(struct reshard_view *set, const char *path, struct rfs_saves *out,
                         struct rfs_error *err)
 {
-    const struct rfs_source_spec spec = make_spec(set, &set->options, path);
+    const struct rfs_source_spec spec = rfs_view_spec(set, &set->options, path);
     const int rc = rfs_scan_saves(&spec, out, err);
 
     return rc || out->n <= RFS_FOLLOW_MOST
@@ -437,25 +433,6 @@ int rfs_view_list_saves(struct reshard_view *set, const char *path, struct rfs_s
                : rfs_fail(err, -EINVAL, RFS_IN(path), "those of one epoch, by epoch=",
                           "there are %zu saves, and %" PRIu64 " can be shown side by side", out->n,
                           RFS_FOLLOW_MOST);
-}
-
-int rfs_view_saves_may_come(struct reshard_view *set, const char *path, struct rfs_error *err)
-{
-    const struct rfs_source_spec spec = make_spec(set, &set->options, path);
-
-    return rfs_scan_saves_may_come(&spec, err);
-}
-
-char *rfs_view_save_file(struct reshard_view *set, const char *source,
-                         const struct rfs_saves *saves, const struct rfs_save *save)
-{
-    struct rfs_options options = set->options;
-    struct rfs_source_spec spec = make_spec(set, &options, source);
-
-    spec.saves = saves;
-    options.epoch = save->epoch;
-    options.step = save->step;
-    return rfs_scan_save_file(&spec);
 }
 
 /*
