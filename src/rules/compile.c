@@ -872,6 +872,14 @@ static int renew_known(struct compiling *c)
     return c->known_names ? 0 : rfs_fail_memory(c->err);
 }
 
+static void forget_failures(struct compiling *c)
+{
+    if (c->failures)
+        c->failures->n = 0;
+    c->failed.n = 0;
+    c->doubt = false;
+}
+
 static int find_side(struct compiling *c)
 {
     struct sighting sighting = {.seen = {0, 0}};
@@ -882,7 +890,7 @@ static int find_side(struct compiling *c)
     if (rc || (c->failures && c->failures->n > 0 &&
                (sighting.seen[SIDE_LEFT] > 0) == (sighting.seen[SIDE_RIGHT] > 0)))
         return rc ? rc : -EINVAL;
-    rfs_rules_failures_forget(c); /* the second pass finds them again */
+    forget_failures(c); /* the second pass finds them again */
     if (sighting.seen[SIDE_LEFT] > 0 && sighting.seen[SIDE_RIGHT] > 0)
         return rfs_lex_fail(c->input->source, 0, NULL, "a source with the names of one side",
                             c->err, "has names of both sides of %s: '%s' of %s, and '%s' of %s",

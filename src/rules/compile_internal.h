@@ -137,8 +137,6 @@ struct compiling {
 int rfs_rules_survive(struct compiling *c, int rc);
 /* Keeps a last failure. Returns RC, or -EINVAL if there were failures before. */
 int rfs_rules_failures_end(struct compiling *c, int rc);
-/* Forgets all failures. */
-void rfs_rules_failures_forget(struct compiling *c);
 /* Says whether a statement that failed has a tensor with this name. */
 bool rfs_rules_is_blamed(const struct compiling *c, int side, const char *name);
 /*

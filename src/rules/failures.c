@@ -63,14 +63,6 @@ int rfs_rules_failures_end(struct compiling *c, int rc)
     return rc || c->failures->n == 0 ? rc : -EINVAL;
 }
 
-void rfs_rules_failures_forget(struct compiling *c)
-{
-    if (c->failures)
-        c->failures->n = 0;
-    c->failed.n = 0;
-    c->doubt = false;
-}
-
 bool rfs_rules_is_blamed(const struct compiling *c, int side, const char *name)
 {
     for (size_t i = 0; i < c->failed.n; i++)

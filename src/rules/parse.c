@@ -39,12 +39,10 @@ static const char *copy_text(struct rfs_lex *p, const char *text, size_t n)
 /* Takes zeroed memory of the arena. NULL: it failed, p->err is filled. */
 static void *alloc(struct rfs_lex *p, size_t size)
 {
-    void *fresh = rfs_arena_alloc(p->arena, size);
+    void *fresh = rfs_arena_zeros(p->arena, 1, size);
 
     if (!fresh)
         rfs_fail_memory(p->err);
-    else
-        memset(fresh, 0, size);
     return fresh;
 }
 
@@ -60,6 +58,15 @@ static void *expected(struct rfs_lex *p, const char *something)
         RFS_LEX_FAIL(p, NULL, "'%.*s%s' stands where %s should be", (int)(left < 40 ? left : 40),
                      p->at, left > 40 ? "…" : "", something);
     return NULL;
+}
+
+/* Passes TEXT. False: something else comes, and it failed. */
+static bool pass(struct rfs_lex *p, const char *text)
+{
+    char quoted[8];
+
+    snprintf(quoted, sizeof quoted, "'%s'", text);
+    return rfs_lex_take(p, text) || expected(p, quoted) != NULL;
 }
 
 /* Passes a word that begins with a letter or _, and copies it. NULL: it failed. */
@@ -167,7 +174,7 @@ static bool parse_config(struct rfs_lex *p, struct number *number)
     number->kind = NUMBER_ENTRY;
     number->a = parse_number(p);
     number->depth = number->a ? number->a->depth + 1 : 0;
-    return number->a && (rfs_lex_take(p, "]") || expected(p, "']'") != NULL);
+    return number->a && pass(p, "]");
 }
 
 /* Passes "config.KEY)" behind "count(". */
@@ -176,7 +183,7 @@ static bool parse_count(struct rfs_lex *p, struct number *number)
     if (!rfs_lex_take(p, "config."))
         return expected(p, "config.KEY") != NULL;
     *number = (struct number){.kind = NUMBER_COUNT, .name = parse_key(p)};
-    return number->name && (rfs_lex_take(p, ")") || expected(p, "')'") != NULL);
+    return number->name && pass(p, ")");
 }
 
 /* Passes "PATTERN)" behind "has(". */
@@ -190,7 +197,7 @@ static bool parse_source(struct rfs_lex *p, struct number *number)
         return expected(p, "a pattern of names") != NULL;
     *number = (struct number){.kind = NUMBER_SOURCE,
                               .name = copy_text(p, begin, (size_t)(p->at - begin))};
-    return number->name && (rfs_lex_take(p, ")") || expected(p, "')'") != NULL);
+    return number->name && pass(p, ")");
 }
 
 static const struct number *parse_primary(struct rfs_lex *p)
@@ -199,9 +206,7 @@ static const struct number *parse_primary(struct rfs_lex *p)
 
     if (n == 0 && rfs_lex_take(p, "(")) {
         const struct number *inner = parse_number(p);
-        if (inner && !rfs_lex_take(p, ")"))
-            return expected(p, "')'");
-        return inner;
+        return inner && pass(p, ")") ? inner : NULL;
     }
     if (n == 0)
         return expected(p, "a number");
@@ -247,55 +252,42 @@ static bool take_operator(struct rfs_lex *p, const struct op *op)
     return word ? rfs_lex_take_word(p, op->text) : rfs_lex_take(p, op->text);
 }
 
-static const struct number *parse_chain(struct rfs_lex *p, const struct op *ops,
-                                        const struct number *(*parse)(struct rfs_lex *))
+/*
+ * Passes what the operators of LEVELS join, the last of which bind strongest. PARSE passes the
+ * terms.
+ */
+static const struct number *parse_joined(struct rfs_lex *p, const struct op *const *levels,
+                                         const struct number *(*parse)(struct rfs_lex *))
 {
-    const struct number *a = parse(p);
+    const struct number *a = *levels ? parse_joined(p, levels + 1, parse) : parse(p);
 
-    while (a) {
-        const struct op *op = ops;
+    while (a && *levels) {
+        const struct op *op = *levels;
         while (op->text && !take_operator(p, op))
             op++;
         if (!op->text)
             return a;
-        const struct number *b = parse(p);
+        const struct number *b = parse_joined(p, levels + 1, parse);
         a = b ? make(p, op->kind, a, b) : NULL;
     }
-    return NULL;
-}
-
-static const struct number *parse_product(struct rfs_lex *p)
-{
-    static const struct op operators[] = {
-        {"*", NUMBER_MULTIPLY}, {"/", NUMBER_DIVIDE}, {"%", NUMBER_REMAINDER}, {NULL, 0}};
-
-    return parse_chain(p, operators, parse_unary);
-}
-
-static const struct number *parse_sum(struct rfs_lex *p)
-{
-    static const struct op operators[] = {{"+", NUMBER_ADD}, {"-", NUMBER_SUBTRACT}, {NULL, 0}};
-
-    return parse_chain(p, operators, parse_product);
-}
-
-static const struct number *parse_compared(struct rfs_lex *p)
-{
-    static const struct op operators[] = {{"==", NUMBER_EQUAL},
-                                          {"!=", NUMBER_UNEQUAL},
-                                          {"<=", NUMBER_AT_MOST},
-                                          {">=", NUMBER_AT_LEAST},
-                                          {"<", NUMBER_LESS},
-                                          {">", NUMBER_MORE},
-                                          {NULL, 0}};
-
-    return parse_chain(p, operators, parse_sum);
+    return a;
 }
 
 /* Passes a number, or "NUMBER in config.KEY". */
 static const struct number *parse_member(struct rfs_lex *p)
 {
-    const struct number *a = parse_compared(p);
+    static const struct op product[] = {
+        {"*", NUMBER_MULTIPLY}, {"/", NUMBER_DIVIDE}, {"%", NUMBER_REMAINDER}, {NULL, 0}};
+    static const struct op sum[] = {{"+", NUMBER_ADD}, {"-", NUMBER_SUBTRACT}, {NULL, 0}};
+    static const struct op compared[] = {{"==", NUMBER_EQUAL},
+                                         {"!=", NUMBER_UNEQUAL},
+                                         {"<=", NUMBER_AT_MOST},
+                                         {">=", NUMBER_AT_LEAST},
+                                         {"<", NUMBER_LESS},
+                                         {">", NUMBER_MORE},
+                                         {NULL, 0}};
+    static const struct op *const levels[] = {compared, sum, product, NULL};
+    const struct number *a = parse_joined(p, levels, parse_unary);
 
     if (!a || !rfs_lex_take_word(p, "in"))
         return a;
@@ -317,27 +309,16 @@ static const struct number *parse_negation(struct rfs_lex *p)
     return a && negated ? make(p, NUMBER_NOT, a, NULL) : a;
 }
 
-static const struct number *parse_both(struct rfs_lex *p)
-{
-    static const struct op operators[] = {{"and", NUMBER_AND}, {NULL, 0}};
-
-    return parse_chain(p, operators, parse_negation);
-}
-
-static const struct number *parse_either(struct rfs_lex *p)
-{
-    static const struct op operators[] = {{"or", NUMBER_OR}, {NULL, 0}};
-
-    return parse_chain(p, operators, parse_both);
-}
-
 static const struct number *parse_number(struct rfs_lex *p)
 {
-    static const struct op operators[] = {{"??", NUMBER_DEFAULT}, {NULL, 0}};
+    static const struct op default_[] = {{"??", NUMBER_DEFAULT}, {NULL, 0}};
+    static const struct op either[] = {{"or", NUMBER_OR}, {NULL, 0}};
+    static const struct op both[] = {{"and", NUMBER_AND}, {NULL, 0}};
+    static const struct op *const levels[] = {default_, either, both, NULL};
 
     if (!nest(p))
         return NULL;
-    const struct number *number = parse_chain(p, operators, parse_either);
+    const struct number *number = parse_joined(p, levels, parse_negation);
     p->level--;
     return number;
 }
@@ -569,10 +550,8 @@ static bool parse_arguments(struct rfs_lex *p, const struct function *function, 
     for (const char *letter = function->arguments; *letter; letter++) {
         if (*letter == 's' && !has_step(p))
             continue;
-        if (!parse_argument(p, *letter, node))
+        if (!parse_argument(p, *letter, node) || !pass(p, ","))
             return false;
-        if (!rfs_lex_take(p, ","))
-            return expected(p, "','") != NULL;
     }
     return parse_kids(p, node, function->several);
 }
@@ -616,7 +595,7 @@ static const struct node *parse_tensor(struct rfs_lex *p)
     if (!parse_arguments(p, function, node))
         return NULL;
     p->level--;
-    return rfs_lex_take(p, ")") ? node : expected(p, "')'");
+    return pass(p, ")") ? node : NULL;
 }
 
 /* ---- statements ------------------------------------------------------------------------------ */
@@ -657,11 +636,6 @@ static bool parse_side(struct rfs_lex *p, struct statement *statement)
     return statement->side >= 0 || expected(p, "left or right") != NULL;
 }
 
-static bool take_equals(struct rfs_lex *p)
-{
-    return rfs_lex_take(p, "=") || expected(p, "'='") != NULL;
-}
-
 static bool parse_patterns(struct rfs_lex *p, struct statement *statement)
 {
     return parse_words(p, NULL, &statement->words);
@@ -670,22 +644,20 @@ static bool parse_patterns(struct rfs_lex *p, struct statement *statement)
 static bool parse_let(struct rfs_lex *p, struct statement *statement)
 {
     statement->name = parse_word(p, "a name");
-    return statement->name && take_equals(p) && (statement->a = parse_number(p));
+    return statement->name && pass(p, "=") && (statement->a = parse_number(p));
 }
 
 static bool parse_option(struct rfs_lex *p, struct statement *statement)
 {
     statement->name = parse_word(p, "a name");
-    return statement->name && take_equals(p) && parse_words(p, "|", &statement->words);
+    return statement->name && pass(p, "=") && parse_words(p, "|", &statement->words);
 }
 
 static bool parse_index(struct rfs_lex *p, struct statement *statement)
 {
     statement->name = parse_word(p, "a name");
-    if (!statement->name || !take_equals(p) || !(statement->a = parse_number(p)))
+    if (!statement->name || !pass(p, "=") || !(statement->a = parse_number(p)) || !pass(p, ".."))
         return false;
-    if (!rfs_lex_take(p, ".."))
-        return expected(p, "'..'") != NULL;
     statement->b = parse_number(p);
     if (statement->b && rfs_lex_take_word(p, "where"))
         return (statement->where = parse_number(p)) != NULL;
@@ -699,7 +671,7 @@ static bool parse_stacked(struct rfs_lex *p, struct statement *statement)
 
 static bool parse_repeat(struct rfs_lex *p, struct statement *statement)
 {
-    return parse_side(p, statement) && (statement->names[0] = parse_name(p)) && take_equals(p) &&
+    return parse_side(p, statement) && (statement->names[0] = parse_name(p)) && pass(p, "=") &&
            (statement->names[1] = parse_name(p));
 }
 
@@ -742,7 +714,7 @@ static bool parse_rule(struct rfs_lex *p, struct statement *statement)
         return false;
     if (rfs_rules_left_tensor(statement->left)->kind != NODE_TENSOR)
         return expected(p, "a rule with one tensor to the left, or rows of one,") != NULL;
-    if (!take_equals(p))
+    if (!pass(p, "="))
         return false;
     const char *begin = p->at;
     return (statement->right = parse_tensor(p)) && (statement->text = text_since(p, begin));
@@ -862,10 +834,9 @@ static bool parse_parameters(struct rfs_lex *p, const struct parameter **out)
         struct parameter *parameter = alloc(p, sizeof *parameter);
         if (n == MOST_PARAMETERS)
             return expected(p, "the end of the 16 parameters") != NULL;
-        if (!parameter || !(parameter->name = parse_word(p, "the name of a parameter")))
+        if (!parameter || !(parameter->name = parse_word(p, "the name of a parameter")) ||
+            !pass(p, "="))
             return false;
-        if (!rfs_lex_take(p, "="))
-            return expected(p, "'='") != NULL;
         const char *begin = p->at;
         while (p->at < p->end && !strchr(" \t\n", *p->at))
             p->at++;
