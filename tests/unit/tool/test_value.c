@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The content function against constants computed by scripts/check-example's scalar formula. */
-#include "tool/example/network.h"
+#include "tool/example/example.h"
 
 #include <math.h>
 #include <setjmp.h>

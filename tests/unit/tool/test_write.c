@@ -8,7 +8,6 @@
 #include "layout/grid.h"
 #include "layout/strategy.h"
 #include "tool/example/example.h"
-#include "tool/example/network.h"
 
 #include <errno.h>
 #include <setjmp.h>
