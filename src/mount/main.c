@@ -10,6 +10,7 @@
 #include "base/patience.h"
 #include "base/secret.h"
 #include "base/store.h"
+#include "base/thread.h"
 #include "base/variables.h"
 #include "mount/fuse.h"
 #include "mount/keeper.h"
@@ -22,6 +23,7 @@
 #include "mount/unmount.h"
 #include "reshard.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <langinfo.h>
 #include <locale.h>
@@ -397,6 +399,54 @@ static int mount_view(const struct rfs_mount_options *options, struct place *pla
                            &greeting, err);
 }
 
+/* ---- ending threads -------------------------------------------------------------------------- */
+
+/* Ends the thread that it runs in. */
+static void *end_thread(void *arg)
+{
+    (void)arg;
+    pthread_exit(NULL); /* this loads it, and keeps where its functions are */
+}
+
+/* Fails where the library cannot be loaded: pthread_exit, too, would abort then. */
+static int check_unwind(struct rfs_error *err)
+{
+#ifdef __GLIBC__
+    void *library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_NODELETE);
+
+    if (!library)
+        return rfs_fail(err, -ENOENT, RFS_NOWHERE,
+                        "install libgcc_s, or a higher limit (ulimit -n, -v)",
+                        "threads cannot be ended: %s", dlerror());
+    dlclose(library);
+#else
+    (void)err;
+#endif
+    return 0;
+}
+
+/*
+ * Loads what ending threads takes: libfuse ends its threads by pthread_cancel(3), for which the GNU
+ * C library loads libgcc_s.so.1 when it is first called, and aborts where it cannot: when the
+ * server is to end, and no descriptor or address is left. Here it is loaded while there are some.
+ * Starts a thread, which has ended on return. 0, or -errno with *err filled.
+ */
+static int load_unwind(struct rfs_error *err)
+{
+    pthread_t thread;
+    int rc = check_unwind(err);
+
+    if (rc < 0)
+        return rc;
+    rc = rfs_thread_start(&thread, end_thread, NULL);
+    if (rc != 0)
+        return rfs_fail(err, -rc, RFS_NOWHERE, NULL, "no thread can be started: %s", strerror(rc));
+    pthread_join(thread, NULL);
+    return 0;
+}
+
+/* ---- serving --------------------------------------------------------------------------------- */
+
 /* Makes the folder of index_cache=, which the sandbox does not let the server make. */
 static void make_kept(const struct rfs_mount_options *options)
 {
@@ -430,21 +480,21 @@ static int serve(const struct rfs_mount_options *options, struct place *place, c
     close_folder(place);
     /* The sandbox opens no library. */
     if (rc == 0 && place->resolved)
-        rc = rfs_session_load_unwind(err);
+        rc = load_unwind(err);
     if (rc == 0)
         make_kept(options);
-    if (rc == 0 && (rfs_options_keyed(&options->set) || rfs_mount_options_objects(options)))
+    if (rc == 0 && (rfs_options_keyed(&options->set) || options->objects))
         reshard_load_modules();
     /* The sandbox sets no alarm. */
-    if (rc == 0 && rfs_mount_options_objects(options))
+    if (rc == 0 && options->objects)
         rfs_patience_begin(RFS_PROGRAM,
                            rfs_store_is_url(options->source) ? options->source : "object storage");
     if (rc == 0)
-        rc = rfs_sandbox_enter((enum rfs_sandbox_mode)options->set.sandbox,
-                               rfs_mount_options_objects(options), &sandbox, err);
+        rc = rfs_sandbox_enter((enum rfs_sandbox_mode)options->set.sandbox, options->objects,
+                               &sandbox, err);
     if (rc == 0)
         rc = open_view(options, &view, err);
-    if (rfs_mount_options_objects(options))
+    if (options->objects)
         rfs_variables_wipe(); /* the view has its copies, in memory of their own */
     if (rc == 0 && mounts)
         rc = rfs_mountpoint_check_device(err);
@@ -468,7 +518,7 @@ static int run(const struct rfs_mount_options *options, char **argv, struct rfs_
 
     if (mounts)
         rc = rfs_mountpoint_open(options, &place.resolved, &place.folder, err);
-    if (rc == 0 && (rfs_options_keyed(&options->set) || rfs_mount_options_objects(options)))
+    if (rc == 0 && (rfs_options_keyed(&options->set) || options->objects))
         rc = rfs_secret_harden(err);
     if (rc == 0 && rfs_options_keyed(&options->set)) {
         (void)reshard_guard_keys(); /* nothing has used OpenSSL yet */

@@ -532,6 +532,20 @@ static int check_keyed(const struct rfs_options *o, struct rfs_error *err)
     return 0;
 }
 
+static bool has_objects(const struct rfs_mount_options *options)
+{
+    bool any = options->source && rfs_store_is_url(options->source);
+
+    for (size_t i = 0; i < options->view.list.n; i++) {
+        const char *value = options->view.list.data[i].value;
+        const struct rfs_option *option = rfs_option_find(options->view.list.data[i].name);
+        const bool is_path =
+            option && option->kind >= RFS_OPTION_PATH && option->kind <= RFS_OPTION_RULES;
+        any |= is_path && value && rfs_store_has_url(value, NULL);
+    }
+    return any;
+}
+
 int rfs_mount_options_parse(int argc, char **argv, struct rfs_mount_options *out,
                             struct rfs_error *err)
 {
@@ -559,6 +573,7 @@ int rfs_mount_options_parse(int argc, char **argv, struct rfs_mount_options *out
     if (out->single)
         out->set.max_threads = 1;
     out->foreground |= out->set.debug;
+    out->objects = has_objects(out);
     if (out->set.debug)
         out->set.log_level = RFS_DEBUG;
     return rc;
@@ -656,18 +671,4 @@ void rfs_mount_options_help(bool all)
         explain_all();
     else
         list_names();
-}
-
-bool rfs_mount_options_objects(const struct rfs_mount_options *options)
-{
-    bool any = options->source && rfs_store_is_url(options->source);
-
-    for (size_t i = 0; i < options->view.list.n; i++) {
-        const char *value = options->view.list.data[i].value;
-        const struct rfs_option *option = rfs_option_find(options->view.list.data[i].name);
-        const bool is_path =
-            option && option->kind >= RFS_OPTION_PATH && option->kind <= RFS_OPTION_RULES;
-        any |= is_path && value && rfs_store_has_url(value, NULL);
-    }
-    return any;
 }

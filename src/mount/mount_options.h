@@ -48,6 +48,7 @@ struct rfs_mount_options {
     const char *fd_socket;    /* the socket that the mount's descriptor comes over; or NULL */
     struct rfs_options set;   /* values of all options */
     struct rfs_settings view; /* options of the view, for reshard_open; paths absolute */
+    bool objects;             /* the source, or a file of an option, is in object storage */
 };
 
 /*
@@ -59,9 +60,6 @@ void rfs_mount_options_free(struct rfs_mount_options *options);
 
 /* Prints the names of the options, for 80 columns; ALL: each with an explanation. */
 void rfs_mount_options_help(bool all);
-
-/* Returns whether the source, or a file that an option names, is in object storage. */
-bool rfs_mount_options_objects(const struct rfs_mount_options *options);
 
 /*
  * Adds the settings of ENVIRONMENT (a list of "NAME=value" that ends with NULL). 0 or -ENOMEM.

@@ -2,57 +2,15 @@
 #include "mount/session.h"
 
 #include "base/log.h"
-#include "base/thread.h"
 #include "mount/internal.h"
 #include "mount/message.h"
 #include "mount/ops.h"
 #include "mount/request_buffer.h"
 #include "mount/signals.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
-
-/* ---- ending threads -------------------------------------------------------------------------- */
-
-/* Ends the thread that it runs in. */
-static void *end(void *arg)
-{
-    (void)arg;
-    pthread_exit(NULL); /* this loads it, and keeps where its functions are */
-}
-
-/* Fails where the library cannot be loaded: pthread_exit, too, would abort then. */
-static int check(struct rfs_error *err)
-{
-#ifdef __GLIBC__
-    void *library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_NODELETE);
-
-    if (!library)
-        return rfs_fail(err, -ENOENT, RFS_NOWHERE,
-                        "install libgcc_s, or a higher limit (ulimit -n, -v)",
-                        "threads cannot be ended: %s", dlerror());
-    dlclose(library);
-#else
-    (void)err;
-#endif
-    return 0;
-}
-
-int rfs_session_load_unwind(struct rfs_error *err)
-{
-    pthread_t thread;
-    int rc = check(err);
-
-    if (rc < 0)
-        return rc;
-    rc = rfs_thread_start(&thread, end, NULL);
-    if (rc != 0)
-        return rfs_fail(err, -rc, RFS_NOWHERE, NULL, "no thread can be started: %s", strerror(rc));
-    pthread_join(thread, NULL);
-    return 0;
-}
 
 /* ---- the session ----------------------------------------------------------------------------- */
 

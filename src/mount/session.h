@@ -21,11 +21,3 @@ int rfs_session_run(const struct rfs_mount_options *options, const char *mountpo
                     struct rfs_keeper *keeper, const struct rfs_sandbox *sandbox,
                     reshard_view *view, rfs_session_answers_fn *answers, void *ctx,
                     struct rfs_error *err);
-
-/*
- * Loads what ending threads takes: libfuse ends its threads by pthread_cancel(3), for which the GNU
- * C library loads libgcc_s.so.1 when it is first called, and aborts where it cannot: when the
- * server is to end, and no descriptor or address is left. Here it is loaded while there are some.
- * Starts a thread, which has ended on return. 0, or -errno with *err filled.
- */
-int rfs_session_load_unwind(struct rfs_error *err);
