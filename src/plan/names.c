@@ -729,7 +729,7 @@ static struct rfs_text_names list_unused(const struct name_map *map)
     return unused;
 }
 
-bool rfs_names_unused(const struct rfs_names *names, char *out, size_t cap)
+static bool tell_unmapped(const struct rfs_names *names, char *out, size_t cap)
 {
     const struct rfs_text_names unused = list_unused(names ? names->map : NULL);
 
@@ -737,6 +737,24 @@ bool rfs_names_unused(const struct rfs_names *names, char *out, size_t cap)
         snprintf(out, cap, "%s: %zu of its names are not parameters of the source: %s",
                  names->map->path, unused.n, unused.text);
     return unused.n > 0;
+}
+
+static bool tell_undropped(const struct rfs_names *names, char *out, size_t cap)
+{
+    const struct choice *drop = names ? &names->drop : NULL;
+    struct rfs_text_names unused = {.n = 0};
+
+    for (size_t i = 0; drop && (i = find_unused(drop, i)) < drop->patterns.n; i++)
+        rfs_text_add_name(&unused, NAMES_TOLD, drop->patterns.data[i]);
+    if (unused.n > 0)
+        snprintf(out, cap, "option %s: no name is like %s", names->drop_option, unused.text);
+    return unused.n > 0;
+}
+
+bool rfs_names_unused(const struct rfs_names *names, enum rfs_names_part part, char *out,
+                      size_t cap)
+{
+    return part == RFS_NAMES_MAP ? tell_unmapped(names, out, cap) : tell_undropped(names, out, cap);
 }
 
 int rfs_names_fail_unmet(const struct rfs_names *names, struct rfs_error *err)
@@ -766,16 +784,4 @@ const char *rfs_names_unmet(const struct rfs_names *names, const char **option)
         if (find_unused(drop, k) != k)
             return NULL;
     return drop->patterns.n > 0 ? drop->patterns.data[0] : NULL;
-}
-
-bool rfs_names_undropped(const struct rfs_names *names, char *out, size_t cap)
-{
-    const struct choice *drop = names ? &names->drop : NULL;
-    struct rfs_text_names unused = {.n = 0};
-
-    for (size_t i = 0; drop && (i = find_unused(drop, i)) < drop->patterns.n; i++)
-        rfs_text_add_name(&unused, NAMES_TOLD, drop->patterns.data[i]);
-    if (unused.n > 0)
-        snprintf(out, cap, "option %s: no name is like %s", names->drop_option, unused.text);
-    return unused.n > 0;
 }

@@ -80,11 +80,13 @@ enum rfs_dtype rfs_names_dtype(const struct rfs_names *names, const char *name,
                                enum rfs_dtype from);
 
 /*
- * Writes a line about the names of the map that were not looked up so far. Called after a file was
- * planned: then all names of the source strategy and of the file's sources were looked up. False:
- * all were.
+ * Writes a line about the names of the map that were not looked up so far, or about the patterns of
+ * drop= that no name looked up so far is like. Called after a file was planned: then all names of
+ * the source strategy and of the file's sources were looked up. False: there are none.
  */
-bool rfs_names_unused(const struct rfs_names *names, char *out, size_t cap);
+enum rfs_names_part { RFS_NAMES_MAP, RFS_NAMES_DROP };
+bool rfs_names_unused(const struct rfs_names *names, enum rfs_names_part part, char *out,
+                      size_t cap);
 
 /*
  * Returns what makes no sense of the options, and the name of its option: the path of a map of
@@ -92,7 +94,5 @@ bool rfs_names_unused(const struct rfs_names *names, char *out, size_t cap);
  * first pattern of drop= when none of them is like any. NULL: there is nothing.
  */
 const char *rfs_names_unmet(const struct rfs_names *names, const char **option);
-/* Writes a line about the patterns of drop= that no name looked up so far is like. False: none. */
-bool rfs_names_undropped(const struct rfs_names *names, char *out, size_t cap);
 /* Refuses the map, none of whose names was looked up. -EINVAL with *err filled. */
 int rfs_names_fail_unmet(const struct rfs_names *names, struct rfs_error *err);

@@ -122,10 +122,10 @@ static void note_unused(const struct rfs_planner *planner)
     char unused[RFS_NOTE_BYTES];
 
     if (rfs_notes_are_new(planner, RFS_NOTE_UNUSED_NAMES, 0) &&
-        rfs_names_unused(planner->config.names, unused, sizeof unused))
+        rfs_names_unused(planner->config.names, RFS_NAMES_MAP, unused, sizeof unused))
         rfs_notes_add(planner, RFS_NOTE_UNUSED_NAMES, RFS_WARNING, "%s", unused);
     if (rfs_notes_are_new(planner, RFS_NOTE_UNDROPPED, 0) &&
-        rfs_names_undropped(planner->config.names, unused, sizeof unused))
+        rfs_names_unused(planner->config.names, RFS_NAMES_DROP, unused, sizeof unused))
         rfs_notes_add(planner, RFS_NOTE_UNDROPPED, RFS_WARNING, "%s", unused);
 }
 

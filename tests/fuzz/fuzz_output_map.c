@@ -22,7 +22,7 @@ static void check_names(const struct rfs_names *output_map, const char *name)
     if (shown && shown != name)
         for (const char *at = shown; *at || at == shown; at++)
             REQUIRE((unsigned char)*at >= 0x20 && *at != 0x7f);
-    rfs_names_unused(output_map, line, sizeof line);
+    rfs_names_unused(output_map, RFS_NAMES_MAP, line, sizeof line);
 }
 
 static void parse_names(const uint8_t *data, size_t size)

@@ -67,7 +67,7 @@ static void test_nothing_asked_for(void **state)
     assert_null(output_map);
     assert_ptr_equal(rfs_names_shown(NULL, name), name);
     assert_int_equal(rfs_names_dtype(NULL, name, RFS_FLOAT32), RFS_FLOAT32);
-    assert_false(rfs_names_unused(NULL, NULL, 0));
+    assert_false(rfs_names_unused(NULL, RFS_NAMES_MAP, NULL, 0));
     rfs_names_free(NULL);
 }
 
@@ -327,14 +327,14 @@ static void test_unmet_choices(void **state)
     rfs_names_shown(names, "b.y");
     assert_string_equal(rfs_names_unmet(names, &option), "x");
     assert_string_equal(option, "drop");
-    assert_true(rfs_names_undropped(names, text, sizeof text));
+    assert_true(rfs_names_unused(names, RFS_NAMES_DROP, text, sizeof text));
     assert_string_equal(text, "option drop: no name is like x, y");
     rfs_names_shown(names, "y"); /* which only= leaves out anyway */
     assert_null(rfs_names_unmet(names, &option));
-    assert_true(rfs_names_undropped(names, text, sizeof text));
+    assert_true(rfs_names_unused(names, RFS_NAMES_DROP, text, sizeof text));
     assert_string_equal(text, "option drop: no name is like x");
     rfs_names_shown(names, "x");
-    assert_false(rfs_names_undropped(names, text, sizeof text));
+    assert_false(rfs_names_unused(names, RFS_NAMES_DROP, text, sizeof text));
     rfs_names_free(names);
 }
 
@@ -344,7 +344,7 @@ static void expect_report(const char *json, const char *const *asked, size_t n, 
     struct rfs_names *output_map = open_names(json);
     for (size_t i = 0; i < n; i++)
         rfs_names_shown(output_map, asked[i]);
-    assert_int_equal(rfs_names_unused(output_map, text, sizeof text), part != NULL);
+    assert_int_equal(rfs_names_unused(output_map, RFS_NAMES_MAP, text, sizeof text), part != NULL);
     if (part ? !strstr(text, part) : text[0] != '\0')
         fail_msg("%s", text);
     rfs_names_free(output_map);
@@ -474,7 +474,7 @@ static void test_unmet_map(void **state)
         strstr(err.text, "map.json: none of its names is a parameter of the source: a, x.*"));
     rfs_names_shown(map, "x.y");
     assert_null(rfs_names_unmet(map, &option));
-    assert_true(rfs_names_unused(map, text, sizeof text));
+    assert_true(rfs_names_unused(map, RFS_NAMES_MAP, text, sizeof text));
     assert_non_null(strstr(text, "1 of its names are not parameters of the source: a"));
     rfs_names_free(map);
     map = open_names("{}");
