@@ -20,12 +20,6 @@ static int values_by_name(const void *x, const void *y)
     return by ? by : memcmp(a->hash, b->hash, sizeof a->hash);
 }
 
-const struct rfs_hfai_value *rfs_whole_values(const struct rfs_whole *whole, size_t *n)
-{
-    *n = whole->parts->state.values.n;
-    return whole->parts->state.values.data;
-}
-
 /* ---- opening --------------------------------------------------------------------------------- */
 
 /* Takes the tensors of LIST whose names are taken, which are the first N_MODELS' models' or not. */

@@ -99,6 +99,3 @@ const char *rfs_whole_dtype(const struct rfs_type *type);
  * plans that were made tell; sets *rank to one of those ranks. NULL: no more.
  */
 const char *rfs_whole_lost(const struct rfs_whole *whole, uint32_t *at, uint32_t *rank);
-
-/* Returns the N values of hfai's parts that are not tensors, sorted by name and hash. */
-const struct rfs_hfai_value *rfs_whole_values(const struct rfs_whole *whole, size_t *n);

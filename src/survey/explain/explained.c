@@ -1025,22 +1025,3 @@ uint32_t *rfs_explained_holders(const struct rfs_explained_view *view,
             ranks[(*n)++] = rank;
     return ranks;
 }
-
-bool rfs_explained_piece_ranges(const struct rfs_explained_view *view,
-                                const struct rfs_explained *slice, size_t i,
-                                struct rfs_explained_ranges *out)
-{
-    const struct rfs_piece_trace *piece = &slice->trace->pieces[i];
-
-    *out = (struct rfs_explained_ranges){0};
-    if (!rfs_explained_ranges_add(&piece->block, out))
-        return false;
-    for (size_t k = 0; k < out->n; k++) {
-        if (piece->link)
-            rfs_explained_range_sort(&out->data[k]);
-        if (!piece->block.content.zeros)
-            out->data[k].offset = rfs_files_offset(rfs_catalog_files(view->of.catalog),
-                                                   piece->block.file, out->data[k].offset);
-    }
-    return true;
-}

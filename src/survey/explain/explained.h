@@ -238,6 +238,7 @@ bool rfs_explained_piece_ranges(const struct rfs_explained_view *view,
  * Appends the ranges of a block: none for zeros, else one, unless the tensor lies in several
  * extents (a .ckpt has one for each 512 MiB): then up to one a loop for each extent, and one more
  * for each boundary. Their runs have the order of the block's elements. False when out of memory.
+ * Other files than explained_bytes.c call it for tests alone, as the next.
  */
 bool rfs_explained_ranges_add(const struct rfs_block *block, struct rfs_explained_ranges *out);
 /* Sorts loops by stride, largest first, which is the order of the file; joins adjacent runs. */

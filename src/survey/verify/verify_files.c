@@ -34,6 +34,7 @@
 #include "formats/torch/torch.h"
 #include "reshard.h"
 #include "store/files.h"
+#include "view/hfai_view.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -673,15 +674,16 @@ static void find_value(struct rfs_verify *verify, const char *name, const char *
  */
 static void check_values(struct rfs_verify *verify)
 {
-    size_t n_tree;
-    size_t n_src;
     size_t i = 0;
     size_t k = 0;
 
     if (!verify->tree.parts || !verify->src.parts || verify->wishes.some)
         return;
-    const struct rfs_hfai_value *tree = rfs_whole_values(&verify->tree, &n_tree);
-    const struct rfs_hfai_value *src = rfs_whole_values(&verify->src, &n_src);
+    /* They are sorted by name and hash. */
+    const size_t n_tree = verify->tree.parts->state.values.n;
+    const size_t n_src = verify->src.parts->state.values.n;
+    const struct rfs_hfai_value *tree = verify->tree.parts->state.values.data;
+    const struct rfs_hfai_value *src = verify->src.parts->state.values.data;
     while (i < n_tree || k < n_src) {
         const int order = i == n_tree ? 1 : k == n_src ? -1 : strcmp(tree[i].name, src[k].name);
         if (order < 0)
