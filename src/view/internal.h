@@ -266,7 +266,10 @@ struct rfs_planner_config rfs_view_planning(struct rfs_view *view);
 /* Refuses a view for which a note said that ranks contradict the strategy. 0 or -EINVAL. */
 int rfs_view_check_alike(const struct rfs_view *view, struct rfs_error *err);
 /* Writes EPOCH_STEP. */
-void rfs_view_name_save(const struct rfs_save *save, char out[48]);
+static inline void rfs_view_name_save(const struct rfs_save *save, char out[48])
+{
+    snprintf(out, 48, "%" PRId64 "_%" PRId64, save->epoch, save->step);
+}
 /*
  * Makes the specification for reading SOURCE by OPTIONS, the set's or a save's; it borrows all
  * three.

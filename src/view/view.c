@@ -324,11 +324,6 @@ void rfs_view_close(struct rfs_view *view)
     free(view);
 }
 
-void rfs_view_name_save(const struct rfs_save *save, char out[48])
-{
-    snprintf(out, 48, "%" PRId64 "_%" PRId64, save->epoch, save->step);
-}
-
 int rfs_view_open(struct reshard_view *set, const char *source, const struct rfs_saves *saves,
                   const struct rfs_save *save, uint64_t cache, bool quiet, struct rfs_view **out,
                   struct rfs_error *err)

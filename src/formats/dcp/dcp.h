@@ -26,8 +26,10 @@ rfs_chunks_open_fn rfs_dcp_open;
 rfs_seen_name_fn rfs_dcp_sees;
 rfs_seen_settle_fn rfs_dcp_settle;
 extern const struct rfs_seen_form rfs_dcp_ranks[];
-/* Returns a reason for doubt: metadata of single ranks is beside that of all ranks. */
-const char *rfs_dcp_doubt(void);
+/* A reason for doubt: metadata of single ranks is beside that of all ranks. */
+#define RFS_DCP_DOUBT                                                                              \
+    "metadata of single ranks is beside '.metadata': another save into the folder may have "       \
+    "replaced files"
 
 /* Says whether a checkpoint is of this format. */
 bool rfs_dcp_owns(const struct rfs_chunks *chunks);

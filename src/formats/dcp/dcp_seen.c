@@ -20,12 +20,6 @@ const struct rfs_seen_form rfs_dcp_ranks[] = {
     {.before = NULL},
 };
 
-const char *rfs_dcp_doubt(void)
-{
-    return "metadata of single ranks is beside '.metadata': another save into the folder may have "
-           "replaced files";
-}
-
 unsigned rfs_dcp_sees(const char *name)
 {
     uint32_t rank;
@@ -45,7 +39,7 @@ struct rfs_seen rfs_dcp_settle(unsigned bits)
 {
     if (bits & METADATA)
         return (struct rfs_seen){.as = RFS_SEEN_METADATA,
-                                 .doubt = bits & (RANK | RANK_TEMPORARY) ? rfs_dcp_doubt() : NULL,
+                                 .doubt = bits & (RANK | RANK_TEMPORARY) ? RFS_DCP_DOUBT : NULL,
                                  .temporary = bits & TEMPORARY ? ".metadata.tmp" : NULL};
     if (bits & RANK)
         return (struct rfs_seen){

@@ -38,7 +38,7 @@ struct rfs_seen rfs_hyper_parallel_settle(unsigned bits)
         return (struct rfs_seen){.as = RFS_SEEN_NOTHING};
     if (bits & METADATA)
         return (struct rfs_seen){.as = RFS_SEEN_METADATA,
-                                 .doubt = bits & RANK ? rfs_dcp_doubt() : NULL};
+                                 .doubt = bits & RANK ? RFS_DCP_DOUBT : NULL};
     if (bits & RANK)
         return (struct rfs_seen){.as = RFS_SEEN_RANKS};
     return (struct rfs_seen){
