@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many saves side by side: what step=all takes, for ten times as many."""
+"""Many saves side by side: what step=all takes, for ten times as many. And saves of a training: how soon each can be read."""
 import os
 import shutil
+import statistics
+import subprocess
 import time
 
 RANKS = (4, 2)
@@ -9,6 +11,8 @@ TIMES = 10
 FEW, FEW_QUICK = 1000, 200  # saves
 SERVER = ("step=all", "cache=1", "index_cache=no")
 KIB = 1024
+COMING, COMING_QUICK = 50, 3
+LOOKS = 0.01  # seconds between two looks of a reader at the link
 
 
 def write(bench, saves):
@@ -37,6 +41,53 @@ def mounting(bench, mounted, peak, saves):
     return took, memory
 
 
+def newest_byte(mount, name):
+    """Waits until the link leads to a save, and reads from a file of it."""
+    link = os.path.join(mount, "latest")
+    while not (os.path.lexists(link) and os.readlink(link) == name):
+        time.sleep(LOOKS)
+    rank = sorted(os.listdir(link))[0]
+    (file,) = os.listdir(os.path.join(link, rank))
+    with open(os.path.join(link, rank, file), "rb", buffering=0) as opened:
+        assert opened.read(1)
+
+
+def coming(bench, mounted, saves):
+    """Seconds from the end of each save, which its .metadata is, to its first byte in latest."""
+    tree, mount, run = bench.example("coming", ["--cut", "rows", "--layers", "2"], 1 << 20, RANKS), bench.path("mnt.coming"), bench.path("run.coming")
+    whole = bench.path("coming.dcp")
+    subprocess.run([bench.reshard, "export", tree.source, whole, "--no-fsync", "-o", ",".join(tree.options("view=dcp"))],
+                   check=True, stdout=subprocess.DEVNULL)
+    os.makedirs(run)
+    target = next(option for option in tree.options() if option.startswith("dst_strategy="))
+    took = []
+    with mounted([bench.reshardfs, "-f", run, mount, "-o", f"{target},follow,index_cache=no"], mount):
+        for step in range(1, saves + 1):
+            save = os.path.join(run, f"step-{step}")
+            os.makedirs(save)
+            for name in os.listdir(whole):
+                if name.endswith(".distcp"):
+                    shutil.copy(os.path.join(whole, name), save)
+            time.sleep(0.2)  # of the training
+            shutil.copy(os.path.join(whole, ".metadata"), os.path.join(save, ".metadata.tmp"))
+            os.rename(os.path.join(save, ".metadata.tmp"), os.path.join(save, ".metadata"))
+            start = time.perf_counter()
+            newest_byte(mount, f"0_{step}")
+            took.append(time.perf_counter() - start)
+    shutil.rmtree(tree.folder)
+    shutil.rmtree(whole)
+    shutil.rmtree(run)
+    return took
+
+
+def measure_coming(bench, mounted, quick, figures, say):
+    saves = COMING_QUICK if quick else COMING
+    say(f"following {saves} saves")
+    took = coming(bench, mounted, saves)
+    figures.add("follow: end of a save to a byte of it / 0.5 s", max(took) / 0.5, 1, at_most=True,
+                note=f"{statistics.median(took) * 1000:.0f} ms, at most {max(took) * 1000:.0f} ms")
+
+
 def measure(bench, mounted, peak, quick, figures, say):
     few = FEW_QUICK if quick else FEW
     say(f"mounting {few} saves side by side, and {few * TIMES}")
@@ -45,3 +96,4 @@ def measure(bench, mounted, peak, quick, figures, say):
                 note=f"{few * TIMES} saves in {large[0]:.2f} s")
     figures.add("the same: memory of a save / 64 KiB", (large[1] - small[1]) / (few * (TIMES - 1)) / (64 * KIB), 1,
                 at_most=True, note=f"{large[1] / KIB / KIB:.0f} MiB")
+    measure_coming(bench, mounted, quick, figures, say)

@@ -248,18 +248,19 @@ RESHARD_API bool reshard_is_ready(reshard_view *view, uint64_t id);
 /*
  * Follows a source. With "follow" in the config, the root has a folder for each save that is
  * complete, and RESHARD_LATEST, a symbolic link to the newest. A save is shown when the tracker
- * file of its kind names it or a later one, all files of all its ranks are there and fit (each file
- * of the view is planned), and nothing of it has changed for as many seconds as the config says. Of
- * a save that was removed or changed the folder goes, with all ids; files that are open go on, with
- * -ESTALE where a source did change. The root may be empty. Ids are never used again. What a list
- * of tensors gave is valid until the list is closed.
+ * file of its kind names it or a later one, and all files of all its ranks are there and fit (each
+ * file of the view is planned). If no file of it is newer than what its program writes at the end,
+ * the tracker or the metadata, it is shown at once; else when nothing of it has changed for as many
+ * seconds as the config says. Of a save that was removed or changed the folder goes, with all ids;
+ * files that are open go on, with -ESTALE where a source did change. The root may be empty. Ids are
+ * never used again. What a list of tensors gave is valid until the list is closed.
  *
- * reshard_look looks for saves that came or went: with RESHARD_LOOK_DUE if that many seconds have
- * passed since the last time (or since a save was found to be complete), with RESHARD_LOOK_NOW in
- * any case, with RESHARD_LOOK_LATER in a thread of the view's. It does nothing without "follow",
- * and while another thread looks. It costs listing the source (in object storage, all below it), a
- * stat of each file of the saves shown, and the headers of new saves. What it finds goes to the
- * log. From any thread; it can be cancelled.
+ * reshard_look looks for saves that came or went: with RESHARD_LOOK_DUE if the kernel has reported
+ * what may be the end of one, or that many seconds have passed since the last time, with
+ * RESHARD_LOOK_NOW in any case, with RESHARD_LOOK_LATER in a thread of the view's. It does nothing
+ * without "follow", and while another thread looks. It costs listing the source (in object storage,
+ * all below it), a stat of each file of the saves shown, and the headers of new saves. What it
+ * finds goes to the log. From any thread; it can be cancelled.
  */
 #define RESHARD_LATEST "latest"
 enum reshard_looks { RESHARD_LOOK_DUE, RESHARD_LOOK_NOW, RESHARD_LOOK_LATER };

@@ -126,8 +126,8 @@ static int note_doubt(const struct rfs_scan *scan, const char *folder, struct rf
     const char *metadata = rfs_path_name(rfs_files_path(chunks->files, chunks->metadata));
 
     /* ".metadata", "__0.metadata", "0.metadata" or ".rank0_metadata" */
-    chunks->times_tell =
-        rfs_text_ends(metadata, "metadata") && !scan->exported && !rfs_store_is_url(folder);
+    chunks->written_last = rfs_text_ends(metadata, "metadata") && !scan->exported;
+    chunks->times_tell = chunks->written_last && !rfs_store_is_url(folder);
     if (!scan->doubt)
         return 0;
     rfs_log(chunks->log, RFS_WARNING, "%s: %s", folder, scan->doubt);

@@ -181,7 +181,8 @@ static const char *const allowed[] = {
     "faccessat2 readlink readlinkat getdents getdents64 getcwd chdir fchdir getxattr "
     "lgetxattr fgetxattr listxattr llistxattr flistxattr fadvise64 fadvise64_64 readahead "
     "unlink unlinkat rename renameat renameat2 fsync fdatasync ftruncate ftruncate64 fallocate "
-    "flock pipe pipe2 eventfd2 poll ppoll ppoll_time64 select pselect6 pselect6_time64 send recv "
+    "flock inotify_init1 inotify_add_watch inotify_rm_watch pipe pipe2 eventfd2 poll ppoll "
+    "ppoll_time64 select pselect6 pselect6_time64 send recv "
     "recvfrom recvmsg shutdown",
     /* memory */
     "brk munmap mremap madvise mlock mlock2 munlock mincore membarrier",

@@ -8,6 +8,8 @@
 #include "base/store.h"
 #include "base/wait.h"
 #include "catalog/scan/spec.h"
+#include "formats/chunks/chunks.h"
+#include "view/watch.h"
 
 #include <time.h>
 
@@ -33,6 +35,7 @@ struct followed {
 
 struct rfs_follow {
     char *source;               /* owned */
+    struct rfs_watch watch;     /* of the source */
     int64_t every;              /* ns; constant */
     int64_t began;              /* when the look at hand began, or the last one; ns */
     _Atomic int64_t due;        /* when to look again; ns */
@@ -111,24 +114,38 @@ static bool has_file(const struct rfs_view *view, unsigned states)
     return find_file(view, rfs_files_count_paths(rfs_catalog_files(view->source)), states);
 }
 
+static bool is_later(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
+}
+
+/* Times of a save, by the clock of its files. */
+struct times {
+    struct timespec newest; /* the last change of a file */
+    struct timespec ended;  /* the last change of what its program writes at the end; 0: nothing */
+};
+
 /*
- * Records what the files of a save are now, before anything is read of them, and gives the time of
- * the last change.
+ * Records what the files of a save are now, before anything is read of them, and the times of the
+ * last changes.
  */
-static int record(struct rfs_view *view, struct timespec *newest, struct rfs_error *err)
+static int record(struct rfs_view *view, struct times *times, struct rfs_error *err)
 {
     struct rfs_files *files = rfs_catalog_files(view->source);
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(view->source);
+    const bool closes = chunks && chunks->named_by.n == 0 && chunks->written_last;
 
-    *newest = (struct timespec){0};
     for (uint32_t id = 0; id < rfs_files_count_paths(files); id++) {
         struct stat st;
         const int rc = rfs_files_stat(files, id, &st);
         if (rc)
             return rfs_files_fail(err, rfs_files_path(files, id), rc);
-        if (st.st_mtim.tv_sec > newest->tv_sec)
-            *newest = st.st_mtim;
-        if (st.st_ctim.tv_sec > newest->tv_sec)
-            *newest = st.st_ctim;
+        if (is_later(&st.st_mtim, &times->newest))
+            times->newest = st.st_mtim;
+        if (is_later(&st.st_ctim, &times->newest))
+            times->newest = st.st_ctim;
+        if (closes && id == chunks->metadata)
+            times->ended = st.st_ctim;
     }
     return 0;
 }
@@ -170,12 +187,31 @@ static int check_files(struct rfs_view *view, struct rfs_error *err)
     return rc;
 }
 
+/*
+ * Says whether the writers of a complete save are done with it: what they write at the end is its
+ * newest file, or all are old.
+ */
+static bool has_ended(const struct rfs_follow *follow, const struct times *times,
+                      const struct timespec *now)
+{
+    const struct rfs_saves *saves = follow->listed;
+    const struct timespec *ended =
+        saves->tracked == RFS_TRACKED_ALWAYS ? &times->ended : &saves->tracked_at;
+
+    if (ended->tv_sec > 0 && !is_later(&times->newest, ended))
+        return true;
+    /* An object that was uploaded in parts has the time when that began. */
+    return !rfs_store_is_url(follow->source) &&
+           times->newest.tv_sec < now->tv_sec - (follow->every + OLD) / SECOND;
+}
+
 /* Opens a save that is not shown, and notes why it is not complete. */
 static void open_save(struct reshard_view *set, struct followed *save)
 {
     struct rfs_follow *follow = set->follow;
     struct rfs_view *view = NULL;
-    struct timespec newest, now;
+    struct times times = {0};
+    struct timespec now;
     struct rfs_error err = {0};
     char wait[96];
 
@@ -183,7 +219,7 @@ static void open_save(struct reshard_view *set, struct followed *save)
     const int rc = rfs_view_open(set, follow->source, follow->listed, &save->save,
                                  set->options.cache, save->told, &view, &err)
                        ?: check_ranks(view, &err)
-                       ?: record(view, &newest, &err)
+                       ?: record(view, &times, &err)
                        ?: check_files(view, &err);
     if (rc) {
         rfs_view_close(view);
@@ -197,9 +233,7 @@ static void open_save(struct reshard_view *set, struct followed *save)
     atomic_store(&view->save.quiet, true); /* its files may still change */
     save->ready = view;
     save->since = now_ns();
-    /* An object that was uploaded in parts has the time when that began. */
-    if (!rfs_store_is_url(follow->source) &&
-        newest.tv_sec < now.tv_sec - (follow->every + OLD) / SECOND) {
+    if (has_ended(follow, &times, &now)) {
         save->since = follow->began - follow->every;
         return;
     }
@@ -542,6 +576,11 @@ static int look(struct reshard_view *set, struct rfs_error *err)
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
+static bool is_due(const struct rfs_follow *follow)
+{
+    return now_ns() >= atomic_load(&follow->due);
+}
+
 static void look_later(void *set)
 {
     reshard_look(set, RESHARD_LOOK_NOW);
@@ -552,8 +591,8 @@ void reshard_look(reshard_view *set, enum reshard_looks when)
     struct rfs_follow *follow = set->follow;
     struct rfs_error err = {0};
 
-    if (!follow || (when == RESHARD_LOOK_DUE && !atomic_load(&follow->asked) &&
-                    now_ns() < atomic_load(&follow->due)))
+    if (!follow || (when == RESHARD_LOOK_DUE && !atomic_load(&follow->asked) && !is_due(follow) &&
+                    !rfs_watch_rings(&follow->watch)))
         return;
     if (when != RESHARD_LOOK_DUE)
         atomic_store(&follow->asked, true);
@@ -563,7 +602,11 @@ void reshard_look(reshard_view *set, enum reshard_looks when)
     }
     if (atomic_exchange(&follow->looking, true))
         return;
-    atomic_store(&follow->asked, false);
+    const bool asked = atomic_exchange(&follow->asked, false) || is_due(follow);
+    if (!rfs_watch_take(&follow->watch) && !asked) {
+        atomic_store(&follow->looking, false);
+        return;
+    }
     if (rfs_store_is_url(follow->source))
         set->store->directory->forget(set->store); /* each look lists it anew, once */
     const int rc = look(set, &err);
@@ -609,6 +652,8 @@ int rfs_follow_open(struct reshard_view *set, const char *source, struct rfs_err
     struct rfs_follow *follow = set->follow = calloc(1, sizeof *follow);
 
     set->data = follow ? calloc(RFS_FOLLOW_MOST, sizeof(struct rfs_view *)) : NULL;
+    if (follow)
+        follow->watch.fd = -1;
     if (!set->data)
         return rfs_fail_memory(err);
     follow->every = (int64_t)set->config.follow * SECOND;
@@ -616,6 +661,8 @@ int rfs_follow_open(struct reshard_view *set, const char *source, struct rfs_err
     int rc = rfs_path_resolve(set->store, source, &follow->source, err);
     if (rc)
         return rc;
+    rfs_watch_begin(&follow->watch, follow->source, &set->log);
+    (void)rfs_watch_take(&follow->watch);
     struct rfs_error mistake = {0};
     follow->mistake = &mistake;
     rc = look(set, err);
@@ -640,6 +687,7 @@ void rfs_follow_close(struct rfs_follow *follow)
         free(follow->saves.data[i]->why);
         free(follow->saves.data[i]);
     }
+    rfs_watch_end(&follow->watch);
     free(follow->saves.data);
     free(follow->source);
     free(follow->trouble);

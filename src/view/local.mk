@@ -41,4 +41,6 @@ librfs_la_SOURCES += \
 	src/view/view.c \
 	src/view/view_options.c \
 	src/view/view_options.h \
+	src/view/watch.c \
+	src/view/watch.h \
 	src/view/xattrs.c

@@ -307,6 +307,143 @@ def test_follow_trackers():
             eventually(lambda: saves(m) == ["0_10"], f"{view}: a folder that was removed")
 
 
+class Steps:
+    """A run whose saves are of torch.distributed.checkpoint. Every step has other bytes."""
+
+    def __init__(self, name="steps"):
+        self.job, self.run, self.version = Training(f"{name}-job"), folder(name), 0
+
+    def options(self, *more):
+        return ",".join((f"dst_strategy={self.job.tree.dir}/dst_strategy.ckpt", "format=ckpt", *more))
+
+    def make(self, where):
+        """Writes all but .metadata. Returns its bytes, and what the mount must show."""
+        self.version += 1
+        tree, out = self.job.state(self.version), os.path.join(self.job.where, "exported")
+        got = run(reshard, "export", tree.src, out, "--no-fsync", "-o", tree.options("view=dcp"))
+        equal(got.returncode, 0, f"exporting: {got.stderr}")
+        os.makedirs(where)
+        for name in os.listdir(out):
+            if name.endswith(".distcp"):
+                shutil.move(os.path.join(out, name), where)
+        metadata, want = read_all(os.path.join(out, ".metadata")), [tree.expected(rank) for rank in range(2)]
+        shutil.rmtree(out)
+        shutil.rmtree(tree.dir)
+        return metadata, want
+
+    def path(self, *parts):
+        return os.path.join(self.run, *parts)
+
+    def put(self, path, data):
+        with open(self.path(path), "wb") as file:
+            file.write(data)
+
+
+NEVER = "follow=3600"  # seconds, so that no look is due while a test runs
+
+
+def test_follow_at_once():
+    """What ends a save is heard: the next name that is looked up in the root is one after a look."""
+    steps = Steps()
+    with Foreground(steps.run, steps.options(NEVER)) as m:
+        equal(latest(m), None, "before the first save")
+        metadata, first = steps.make(steps.path("step-1"))
+        equal(latest(m), None, "without its metadata")
+        steps.put("step-1/.metadata.tmp", metadata)
+        equal(latest(m), None, "with metadata by another name")
+        os.rename(steps.path("step-1/.metadata.tmp"), steps.path("step-1/.metadata"))
+        equal(latest(m), "0_1", "metadata that got its name")
+        shows(m, "latest", first)
+
+        metadata, second = steps.make(steps.path("tmp.2"))
+        steps.put("tmp.2/.metadata", metadata)
+        equal(latest(m), "0_1", "a save by another name")
+        os.rename(steps.path("tmp.2"), steps.path("step-2"))
+        equal(latest(m), "0_2", "a save that got its name")
+        shows(m, "latest", second)
+
+        metadata, third = steps.make(steps.path("step-3"))
+        equal(latest(m), "0_2", "without its metadata")
+        with open(steps.path("step-3/.metadata"), "wb", buffering=0) as file:
+            file.write(metadata[:100])
+            equal(latest(m), "0_2", "a part of its metadata")
+            file.write(metadata[100:])
+        equal(latest(m), "0_3", "metadata that was closed")
+        shows(m, "latest", third)
+        shows(m, "0_1", first)
+
+        shutil.rmtree(steps.path("step-3"))
+        equal(latest(m), "0_2", "a save that was removed")
+        check("reports no changes" not in m.log(), m.log())
+
+
+def test_follow_trackers_at_once():
+    """Also one that is written by another name. A save with files newer than its tracker waits."""
+    steps = Steps()
+    with Foreground(steps.run, steps.options(NEVER)) as m:
+        want = {}
+        for step in (1, 2, 3):
+            metadata, want[step] = steps.make(steps.path(f"iter_{step:07}"))
+            steps.put(f"iter_{step:07}/.metadata", metadata)
+            equal(latest(m), f"0_{step - 1}" if step > 1 else None, "before the tracker names it")
+            if step == 1:
+                steps.put("latest_checkpointed_iteration.txt", b"1")
+            elif step == 2:
+                steps.put("tracker.tmp", b"2")
+                os.rename(steps.path("tracker.tmp"), steps.path("latest_checkpointed_iteration.txt"))
+            else:
+                steps.put("latest_checkpointed_iteration.txt", b"3")
+                time.sleep(0.05)  # times of files have a coarse clock
+                os.chmod(steps.path(f"iter_{step:07}", "__0_0.distcp"), 0o640)  # changes it
+            if step < 3:
+                equal(latest(m), f"0_{step}", "the tracker names it")
+                shows(m, "latest", want[step])
+        equal(latest(m), "0_2", "with a file that is newer than the tracker")
+        equal(why(m, "0_3"), "it is complete, and shown when nothing has changed for 3600 s", "the reason")
+
+
+def test_follow_where_the_kernel_reports_nothing():
+    """One line in the log; saves come with looks, and their end still tells that they are complete."""
+    needs_strace_of_a_mount()
+    steps = Steps()
+    for call, error in (("inotify_init1", "EMFILE"), ("inotify_add_watch", "ENOSPC")):
+        shutil.rmtree(steps.run)
+        os.mkdir(steps.run)
+        inject = ("strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:error={error}")
+        with Foreground(steps.run, steps.options(NEVER), before=inject) as m:
+            for step in (1, 2):
+                metadata, want = steps.make(steps.path(f"step-{step}"))
+                steps.put(f"step-{step}/.metadata", metadata)
+                equal(latest(m), "0_1" if step > 1 else None, "no look is due")
+                os.listdir(m.mnt)
+                equal(latest(m), f"0_{step}", "one look")
+                shows(m, "latest", want)
+            equal(m.log().count(f"the kernel reports no changes in it ({os.strerror(getattr(errno, error))})"), 1, m.log())
+
+
+def test_follow_makes_no_look_in_vain():
+    """Logs of a training, and files of saves under way, are no news."""
+    needs_strace_of_a_mount()
+    steps = Steps()
+    trace = folder("trace") + "/calls"
+    metadata, _ = steps.make(steps.path("step-1"))
+    steps.put("step-1/.metadata", metadata)
+    before = ("strace", "-D", "-f", "-qq", "-o", trace, "-e", "trace=getdents64", "-e", "inject=getdents64:delay_enter=1")
+    with Foreground(steps.run, steps.options(NEVER), before=before) as m:
+        equal(latest(m), "0_1", "the save")
+        steps.make(steps.path("step-2"))
+        equal(latest(m), "0_1", "a look for the new folder")
+        looked = len(read_all(trace))
+        for n in range(20):
+            steps.put("train.log", b"loss")
+            steps.put(f"step-2/__{n}_1.distcp", b"x")
+            equal(latest(m), "0_1", "while a save is under way")
+        equal(len(read_all(trace)), looked, "folders that were listed")
+        steps.put("step-2/.metadata", metadata)
+        equal(latest(m), "0_2", "the end of the save")
+        check(len(read_all(trace)) > looked, "the trace has no look")
+
+
 def test_follow_in_the_sandbox():
     """New folders of the source can be read, and the strategies and rules elsewhere again."""
     job = Training()

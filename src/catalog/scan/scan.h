@@ -57,6 +57,7 @@ struct rfs_saves {
     struct rfs_save *data; /* ascending, by epoch and then by step; owned */
     size_t n, cap;
     int64_t tracked; /* the step that the tracker names, a file that is written when a save ended */
+    struct timespec tracked_at; /* when the tracker was written; 0: it names none of them */
     struct rfs_scan_tree *tree; /* files of ranks; owned; NULL: each save has a folder */
     const char *folder;         /* the beginning of its name, before the step; constant */
     int digits;                 /* of the step, at least */
@@ -84,6 +85,15 @@ int rfs_scan_saves_may_come(const struct rfs_source_spec *spec, struct rfs_error
  */
 char *rfs_scan_save_file(const struct rfs_source_spec *spec);
 void rfs_scan_saves_free(struct rfs_saves *saves);
+/* Says whether a folder of that name, in the folder of a run, may be a save. */
+bool rfs_scan_may_be_save(const char *name);
+/*
+ * Says whether a file of that name is written when a save has ended: in the folder of the run, or
+ * with IN_SAVE in that of the save.
+ */
+bool rfs_scan_ends_save(const char *name, bool in_save);
+/* Adds the paths of folders in PATH, of this machine, that may be saves, by their numbers. */
+void rfs_scan_save_folders(const char *path, struct rfs_path_list *out);
 
 /*
  * Says whether a folder has a checkpoint that describes itself, or the remains of one, for which

@@ -142,6 +142,44 @@ static bool has(const struct rfs_saves *all, int64_t step)
            bsearch(&save, all->data, all->n, sizeof save, rfs_scan_saves_compare) != NULL;
 }
 
+bool rfs_scan_may_be_save(const char *name)
+{
+    const size_t n = strlen(name);
+
+    return n > 0 && name[n - 1] >= '0' && name[n - 1] <= '9' && !rfs_scan_is_rank(name);
+}
+
+bool rfs_scan_ends_save(const char *name, bool in_save)
+{
+    for (size_t i = 0; !in_save && i < LAYOUTS; i++)
+        if (layouts[i].tracker && strcmp(name, layouts[i].tracker) == 0)
+            return true;
+    for (size_t i = 0; in_save && i < RFS_ROWS; i++)
+        if (rfs_formats[i].metadata && strcmp(name, rfs_formats[i].metadata) == 0)
+            return true;
+    return false;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return rfs_scan_name_compare(*(char *const *)a, *(char *const *)b);
+}
+
+void rfs_scan_save_folders(const char *path, struct rfs_path_list *out)
+{
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
+    const struct dirent *entry;
+
+    if (rfs_dir_open(NULL, path, &dir) < 0)
+        return;
+    while ((entry = rfs_dir_next(&dir)) != NULL)
+        if ((entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN) &&
+            rfs_scan_may_be_save(entry->d_name) &&
+            !rfs_path_list_add(out, rfs_path_join(path, entry->d_name)))
+            return;
+    RFS_SORT_ALL(out, compare_names);
+}
+
 /* ---- the layout of the source ---------------------------------------------------------------- */
 
 static int add(void *ctx, const struct dirent *entry)
@@ -326,6 +364,17 @@ static int read_tracker(const struct run *run, char **text, struct rfs_error *er
     return *text ? 0 : rfs_fail_memory(err);
 }
 
+/* Returns when the tracker was written; 0: that cannot be seen. */
+static struct timespec tracker_time(const struct run *run)
+{
+    RFS_FREE char *path = rfs_path_join(run->spec->path, run->layout->tracker);
+    struct stat st = {0};
+
+    if (!path || rfs_beneath_stat(run->spec->beneath, run->spec->store, path, &st))
+        return (struct timespec){0};
+    return st.st_ctim;
+}
+
 /* Returns the step that the text of the tracker means, NONE if no save has it. */
 static int64_t step_by(const struct run *run, const char *text)
 {
@@ -460,9 +509,11 @@ static int list_saves(const struct run *run, struct rfs_saves *out)
 
     if (run->layout->tracker) {
         /* one that cannot be read names nothing */
+        const struct timespec written = tracker_time(run);
         const bool is_read = read_tracker(run, &text, NULL) == 0;
         const int64_t step = is_read ? step_by(run, text) : NONE;
         out->tracked = step == NONE ? RFS_TRACKED_NOTHING : step;
+        out->tracked_at = step == NONE ? (struct timespec){0} : written;
     }
     out->folder = all->folder;
     out->digits = all->digits;

@@ -198,9 +198,10 @@ struct rfs_chunks {
      * rfs_chunks_finish, tensors may be incomplete. Owned.
      */
     char *lost;
-    char *doubt;     /* why the metadata may be of other files, for messages; or NULL. Owned */
-    char *remedy;    /* remedy for a tensor with a gap; or NULL. Owned */
-    bool times_tell; /* the metadata was written last, so that a newer file is of another save */
+    char *doubt;       /* why the metadata may be of other files, for messages; or NULL. Owned */
+    char *remedy;      /* remedy for a tensor with a gap; or NULL. Owned */
+    bool written_last; /* the metadata was, by the program that saved the files */
+    bool times_tell;   /* so that a newer file is of another save */
     /*
      * The files of metadata that name the files from first_file on, ascending; empty: one names
      * all. A file that several name is the first one's.
