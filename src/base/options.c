@@ -32,6 +32,7 @@ static const char *const shown[] = {"ranks", "huggingface", "unified",
                                     "dcp",   "mindformers", "hyper_parallel",
                                     "peft",  "gguf",        NULL};
 static const char *const unwrap[] = {"unwrap", NULL};
+static const char *const experts[] = {"each", "fused", NULL};
 static const char *const orders[] = {"program", "layers", NULL};
 static const char *const ways[] = {"auto", "direct", "cached", NULL};
 static const char *const hidden[] = {"hide", "show", "no", NULL};
@@ -127,6 +128,8 @@ static const struct rfs_option table[] = {
     ROW(drop_source, TEXT, VIEW | CONTENT,
         .help = "leave out names of SRC that match, before the rules"),
     ROW(convert_options, TEXT, VIEW, .help = "options of the rules, as NAME=WORD:NAME=WORD"),
+    ROW(experts, WORD, VIEW | ASKS | CONTENT, .words = experts,
+        .help = "a tensor for each of HuggingFace's experts, or one for all of a layer"),
 
     ROW(rank_dir, TEXT, VIEW | INDEX, .help = "the name of rank folders, with one %d",
         .heading = "source"),
@@ -421,6 +424,7 @@ static char default_prefix[] = RFS_PREFIX;
 const struct rfs_options rfs_options_defaults = {
     .step = RFS_ANY_NUMBER,
     .epoch = RFS_ANY_NUMBER,
+    .experts = -1,
     .check = -1,
     .key_fd = -1,
     .key_mode = -1,

@@ -34,6 +34,12 @@ enum rfs_shown {
     RFS_SHOW_GGUF
 };
 
+/* The form of experts in HuggingFace's names. */
+enum rfs_experts {
+    RFS_EXPERTS_EACH,  /* a tensor for each, as models are published */
+    RFS_EXPERTS_FUSED, /* one tensor for all of a layer, as transformers 5 keeps them */
+};
+
 /* The order of tensors in safetensors files. */
 enum rfs_tensor_order {
     RFS_AS_PROGRAMS, /* as MindSpore and HuggingFace's programs write them */
@@ -91,6 +97,7 @@ struct rfs_options {
     bool dequantize;       /* quantized weights are shown as plain tensors */
     char *hf_config;       /* a path; NULL: the config of the source */
     char *convert_options; /* options of the rules */
+    int experts;           /* an rfs_experts; or -1: as the rules or the source have them */
 
     char *rank_dir;       /* the names of rank folders, with one %d; NULL: rank_%d */
     char *file;           /* glob of names of files; NULL: MindSpore's choice */

@@ -243,7 +243,7 @@ static int check_experts(const struct cuts *cuts, const struct rfs_rules_file *f
     if (degree[EP] > 1 && (!strstr(file->text, "{ep}") || has(cuts->use, is_one_expert)))
         return rfs_fail_usage(cuts->err,
                               "convert=, for names whose experts are one tensor, such as "
-                              "convert=fused_experts; or leave ep out",
+                              "experts=fused; or leave ep out",
                               "%s=%s: no parameter with the names of %s is cut over ep",
                               cuts->option, cuts->value, file->name);
     if (cuts->own_experts && !known && !(never && whole))

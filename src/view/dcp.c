@@ -33,6 +33,7 @@
 static const char *const passed_on[] = {"common.pt", "metadata.json"};
 enum { N_PASSED_ON = sizeof passed_on / sizeof *passed_on };
 
+#define MOST_PLACES (UINT64_C(1) << 16)   /* of a tensor's fields on an axis behind the first */
 #define CHUNK_BYTES (UINT64_C(256) << 20) /* the default of chunk_size */
 
 /* What a chunk is of the whole tensor. */
@@ -335,6 +336,57 @@ static int add_divided(struct listing *listing, uint32_t r, uint32_t n)
     return box.len[0] > 0 ? add_box(listing, &box, begin * row) : 0;
 }
 
+/* Returns the number of the places before an axis of a box. */
+static uint64_t places_before(const struct rfs_box *box, uint32_t axis)
+{
+    uint64_t n = 1;
+
+    for (uint32_t i = 0; i < axis; i++)
+        n *= box->len[i]; /* of a tensor, whose bytes are known to fit */
+    return n;
+}
+
+/* Narrows a box to one of the places before an axis, in their order. */
+static void narrow(struct rfs_box *box, uint32_t axis, uint64_t place)
+{
+    while (axis-- > 0) {
+        box->at[axis] += place % box->len[axis];
+        place /= box->len[axis];
+        box->len[axis] = 1;
+    }
+}
+
+/*
+ * Adds the boxes of a slice whose fields are of an axis behind the first: in each place before that
+ * axis, pieces of all fields lie one behind the other.
+ */
+static int add_inner_fields(struct listing *listing, const struct rfs_grid *grid,
+                            const struct rfs_type *whole, uint32_t local, bool flat)
+{
+    struct rfs_box box = {.at = {0}};
+    uint64_t at = 0;
+    int rc = 0;
+
+    rfs_grid_box(grid, whole->dims, local, 0, &box);
+    const uint64_t places = places_before(&box, grid->round_axis);
+    if (places > MOST_PLACES)
+        return rfs_fail(listing->err, -ENOTSUP, where(listing), "dst_ranks= instead of cuts",
+                        "is cut by fields of axis %" PRIu32 ", in %" PRIu64 " places",
+                        grid->round_axis, places);
+    for (uint64_t place = 0; place < places; place++)
+        for (uint32_t k = 0; rc == 0 && k < grid->rounds; k++) {
+            struct rfs_type piece = *whole;
+            box = (struct rfs_box){.at = {0}};
+            rfs_grid_box(grid, whole->dims, local, k, &box);
+            narrow(&box, grid->round_axis, place);
+            memcpy(piece.dims, box.len, piece.ndim * sizeof *piece.dims);
+            rfs_type_bytes(&piece, &piece.bytes); /* no more than the whole's */
+            rc = flat ? add_flat_box(listing, whole->dims, &box, at) : add_box(listing, &box, at);
+            at += piece.bytes;
+        }
+    return rc;
+}
+
 /* Adds the boxes of a rank of a strategy, unless a lower rank holds them. */
 static int add_held(struct listing *listing, const struct rfs_target *target, bool flat,
                     uint32_t local)
@@ -357,12 +409,10 @@ static int add_held(struct listing *listing, const struct rfs_target *target, bo
         rfs_intern_add(rfs_catalog_tables(listing->view->catalog)->types, &whole, sizeof whole);
     if (listing->whole == RFS_NO_ID)
         return rfs_fail_memory(listing->err);
-    if (geometry->dst.round_axis > 0) /* its pieces do not lie one behind the other */
-        return rfs_fail(listing->err, -ENOTSUP, where(listing), "dst_ranks= instead of cuts",
-                        "is cut by fields of axis %" PRIu32 ", which is not described here",
-                        geometry->dst.round_axis);
     if (rfs_grid_replica(&geometry->dst, local, 0) != local)
         return 0;
+    if (geometry->dst.round_axis > 0)
+        return add_inner_fields(listing, &geometry->dst, &whole, local, flat);
     for (uint32_t k = 0; rc == 0 && k < geometry->dst.rounds; k++) {
         struct rfs_type piece = whole;
         box = (struct rfs_box){.at = {0}};

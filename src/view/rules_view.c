@@ -162,13 +162,53 @@ int rfs_view_compare_copies_for(struct rfs_view *view, const struct rfs_image *i
 
 /* ---- the rules and the config ---------------------------------------------------------------- */
 
-/* Opens the rules that the option names: by a path, or by the name of installed rules. */
+/* The rules between the two forms of experts in HuggingFace's names, fused to the left. */
+#define EXPERTS_RULES "fused_experts"
+
+/*
+ * Opens the rules that the option names: by a path, or by the name of installed rules. NULL: those
+ * of experts.
+ */
 static int open_rules(struct rfs_store *store, const char *value, struct rfs_rules **out,
                       struct rfs_error *err)
 {
+    if (!value)
+        return rfs_rules_named(EXPERTS_RULES, out, err);
     return strchr(value, '/') || rfs_text_ends(value, ".rules")
                ? rfs_rules_open(store, value, out, err)
                : rfs_rules_named(value, out, err);
+}
+
+static void find_experts(void *found, const char *option, const struct rfs_rules_word *words)
+{
+    (void)words;
+    *(bool *)found |= option && strcmp(option, "experts") == 0;
+}
+
+/*
+ * Writes the options of the rules, with the form of experts for rules that the user names. *OUT is
+ * owned by the caller; NULL: none.
+ */
+static int write_options(const struct rfs_options *options, const struct rfs_rules *rules,
+                         char **out, struct rfs_error *err)
+{
+    const char *given = options->convert_options;
+    bool known = false;
+
+    *out = NULL;
+    if (!given && (!options->convert || options->experts < 0))
+        return 0;
+    rfs_rules_each_words(rules, find_experts, &known);
+    if (options->convert && options->experts >= 0 && !known)
+        return rfs_fail_usage(err, "leave experts= out",
+                              "option experts is for models with experts, and rules %s know of "
+                              "none",
+                              options->convert);
+    *out = options->convert && options->experts >= 0
+               ? rfs_text_printf("%s%sexperts=%s", given ? given : "", given ? ":" : "",
+                                 rfs_option_word("experts", options->experts))
+               : strdup(given);
+    return *out ? 0 : rfs_fail_memory(err);
 }
 
 /* Compares copies for a caller that passes on the number alone, so that the log gets the text. */
@@ -219,7 +259,9 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
     RFS_CLEANUP(free_rules) struct rfs_rules *rules = NULL;
     RFS_CLEANUP(free_config) struct rfs_hf_config *config = NULL;
 
-    if (!options->convert)
+    RFS_FREE char *given = NULL;
+
+    if (!options->convert && options->experts < 0)
         return 0;
     RFS_CLEANUP(free_own) struct rfs_view_rules *own = calloc(1, sizeof *own);
     if (!own)
@@ -227,9 +269,10 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
     int rc = open_rules(view->set->store, options->convert, &rules, err)
                  ?: rfs_view_model_find(view, &own->model, err);
     if (rc == 0 && !own->model.config)
-        rc =
-            rfs_fail_usage(err, "hf_config=config.json",
-                           "option convert needs the model's config.json, and the source has none");
+        rc = rfs_fail_usage(err, "hf_config=config.json",
+                            "option %s needs the model's config.json, and the source has none",
+                            options->convert ? "convert" : "experts");
+    rc = rc ?: write_options(options, rules, &given, err);
     rc = rc ?: rfs_hf_config_open(view->set->store, own->model.config, &config, err);
     if (rc)
         return rc;
@@ -251,7 +294,7 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
         .catalog = view->source,
         .rules = rules,
         .hf_config = config,
-        .options = options->convert_options,
+        .options = given,
         .compare = compare,
         .report = view->set->how.all_errors ? report : NULL,
         .ctx = view,
@@ -260,6 +303,8 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
     if (rc)
         return rc;
     const struct rfs_rules_map *map = own->made->map;
+    if (!options->convert && map->from_left == (options->experts == RFS_EXPERTS_FUSED))
+        return 0; /* the source has that form */
     if (map->dropped > 0)
         rfs_log(&view->log, RFS_INFO,
                 "conversion leaves out %zu of %zu values, which the rules drop: '%s'%s",
@@ -267,7 +312,7 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
                 map->dropped > 1 ? " and others" : "");
     const bool adapter = strcmp(map->side[1], "peft") == 0;
     if ((options->shown == RFS_SHOW_HUGGINGFACE || options->shown == RFS_SHOW_PEFT) &&
-        !map->from_left)
+        !map->from_left && options->convert)
         return rfs_fail_usage(err, "view=unified or view=mindformers; or leave convert out",
                               "view=%s is for the names of %s, and of this source the rules make "
                               "those of %s",

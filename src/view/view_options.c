@@ -43,14 +43,14 @@ static int check_together(const struct rfs_options *o, struct rfs_error *err)
         return rfs_fail_usage(err, "segmented as well, or names= with null for each",
                               "option segmented_skip leaves out parameters of segmented "
                               "checkpoints only");
-    if (!rc && !o->convert && o->drop_source)
+    if (!rc && !o->convert && o->experts < 0 && o->drop_source)
         return rfs_fail_usage(err, "drop=PATTERN, for names as they are shown",
                               "option drop_source is for conversion rules, and none are given");
     if (!rc && !o->convert && o->convert_options)
         return rfs_fail_usage(err, "convert=NAME as well",
                               "option convert_options is for conversion rules, and none are given");
-    if (!rc && o->hf_config && !o->convert && !o->src_rules && !o->dst_rules && !o->dequantize &&
-        o->shown != RFS_SHOW_HUGGINGFACE &&
+    if (!rc && o->hf_config && !o->convert && o->experts < 0 && !o->src_rules && !o->dst_rules &&
+        !o->dequantize && o->shown != RFS_SHOW_HUGGINGFACE &&
         rfs_view_options_format(o, RFS_FORMAT_COUNT) != RFS_FORMAT_GGUF)
         return rfs_fail_usage(err, "convert=NAME, dequantize, or view=huggingface",
                               "option hf_config is for rules, dequantize, view=huggingface and "

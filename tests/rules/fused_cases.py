@@ -2,8 +2,8 @@
 """The family "fused": the experts of a layer in one tensor, as transformers 5 keeps them, or a tensor for each.
 
 What transformers loads of one form, and saves in its own, must be what fused() says. Both forms must make the same files of
-a training, which other families judge, and those both forms again; convert=fused_experts turns one into the other. Ready
-cuts of experts in one tensor are compared with slices by numpy.
+a training, which other families judge, and those both forms again; experts= turns one into the other. Ready cuts of experts
+in one tensor are compared with slices by numpy, and torch.distributed.checkpoint reads them as one folder.
 """
 import math
 import os
@@ -13,8 +13,12 @@ import architectures
 import compared
 import numpy as np
 import torch
+import torch.distributed.checkpoint as dcp
 import transformers_cases
 import views
+from torch.distributed.checkpoint.default_planner import _EmptyStateDictLoadPlanner
+from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
+from values import Value
 
 KINDS = ["qwen3_moe", "mixtral", "qwen2_moe", "glm4_moe", "deepseek_v3"]
 MINDFORMERS = ("qwen3_moe", "deepseek_v3")
@@ -39,6 +43,14 @@ def saved_by_transformers(folder, model, target):
     """name -> Value of what transformers saves in its own form of the model in FOLDER."""
     transformers_cases.load(folder, model).save_pretrained(target, save_original_format=False)
     return views.read_safetensors(target)
+
+
+def read_dcp(folder):
+    """name -> Value of all tensors in a folder of torch.distributed.checkpoint."""
+    state = {}
+    _load_state_dict(state, storage_reader=dcp.FileSystemReader(folder), planner=_EmptyStateDictLoadPlanner(), no_dist=True)
+    return {name: Value("BFloat16", tensor.view(torch.int16).numpy().view(np.uint16)) if tensor.dtype == torch.bfloat16
+            else Value("Float32", tensor.numpy()) for name, tensor in state.items()}
 
 
 def slice_of(value, axis, pieces, at, fields=1):
@@ -106,11 +118,16 @@ class Case:
         options = {"convert": rules, "view": "unified", "format": "safetensors", **more}
         problem = self.show("each", options) or self.show("fused", options, self.shown)
         config = os.path.join(self.folder, "each", "config.json")
-        told = ":".join(["experts=fused", *([more["convert_options"]] if more else [])])
         back = {"convert": rules, "view": "huggingface", "hf_config": config}
         trained = getattr(self, "target", None)
         return problem or self.show(trained, {**back, **more}, self.model.tensors) or \
-            self.show(trained, {**back, "convert_options": told}, self.fused)
+            self.show(trained, {**back, **more, "experts": "fused"}, self.fused)
+
+    def check_logits(self):
+        """transformers loads the form that it was not saved in."""
+        problem = self.show("each", {"experts": "fused", "view": "huggingface"})
+        said = problem or [transformers_cases.logits(os.path.join(self.folder, at), self.model) for at in ("each", self.target)]
+        return problem or (None if torch.equal(*said) else "transformers says something else with experts=fused")
 
     def check_cuts(self):
         target = os.path.join(self.folder, "ranks")
@@ -122,13 +139,18 @@ class Case:
             problem = problem or views.tensors_differ({n: have.get(n) for n in wanted}, wanted)
         back = {"src_rules": self.cuts.given, "hf_config": os.path.join(self.folder, "fused", "config.json"), "view": "unified",
                 "format": "safetensors"}
-        return problem and f"{self.cuts.given}: {problem}" or self.show("ranks", back, self.fused)
+        folder = os.path.join(self.folder, "dcp")
+        problem = problem or self.show("ranks", back, self.fused) or \
+            compared.export(self, os.path.join(self.folder, "fused"), folder, {"dst_rules": self.cuts.given, "view": "dcp"}) or \
+            views.tensors_differ(read_dcp(folder), self.fused)
+        return problem and f"{self.cuts.given}: {problem}"
 
     def check_views(self, folder, source, options):
         del folder, source, options
         kind = self.model.kind
-        return self.show("fused", {"convert": "fused_experts", "view": "huggingface"}, self.model.tensors) or \
-            self.show("each", {"convert": "fused_experts", "view": "unified", "format": "safetensors"}, self.fused) or \
+        wanted = {"each": self.model.tensors, "fused": self.fused}
+        return next(filter(None, (self.show(of, {"experts": form, "view": "huggingface"}, wanted[form])
+                                  for of in wanted for form in wanted)), None) or self.check_logits() or \
             self.train("megatron", self.rng.choice([{}, {"convert_options": "layers=numbered"}])) or \
             (kind in MINDFORMERS and self.train(kind, self.rng.choice([{}, {"convert_options": "experts_axis=own"}]))) or \
             self.check_cuts()
@@ -149,7 +171,34 @@ def make(seed, number):
     return Case(f"fused-{seed}-{number}", model, rng)
 
 
-FIXED = {}
+def without_experts(name):
+    """Models and rules without experts have no form of them."""
+    rng = random.Random(name)
+    model = architectures.fill(np.random.default_rng(1), architectures.random_config(rng, "qwen3"), "BFloat16")
+
+    class Refused(Case):
+        def __init__(self):
+            self.name, self.model, self.rng, self.fused = name, model, rng, {}
+            self.says, self.refusal, self.status = "", "", 1
+
+        def describe(self):
+            return f"  {self.model.describe()}"
+
+        def check_oracle(self, folder):
+            return None
+
+        def check_views(self, folder, source, options):
+            for given, why in (({"experts": "fused"}, "is for a model of type 'qwen3'"),
+                               ({"experts": "each", "convert": "qwen3", "view": "unified"}, "rules qwen3 know of none")):
+                problem = self.show("each", given)
+                if why not in (problem or ""):
+                    return f"{given}: {problem or 'is not refused'}"
+            return None
+
+    return Refused()
+
+
+FIXED = {"fused-without-experts": without_experts}
 
 
 def prepare():
