@@ -67,7 +67,7 @@ _reshard() {
         ;;
     convert)
         if [ "$COMP_CWORD" -eq 2 ]; then
-            mapfile -t COMPREPLY < <(compgen -W "list check" -- "$word")
+            mapfile -t COMPREPLY < <(compgen -W "list check draft" -- "$word")
             return
         fi
         ;;

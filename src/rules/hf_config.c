@@ -248,3 +248,8 @@ const struct rfs_hf_value *rfs_hf_config_find(const struct rfs_hf_config *config
 
     return at < config->values.n && strcmp(values[at].key, key) == 0 ? &values[at] : NULL;
 }
+
+const struct rfs_hf_value *rfs_hf_config_at(const struct rfs_hf_config *config, size_t i)
+{
+    return i < config->values.n ? &config->values.data[i] : NULL;
+}

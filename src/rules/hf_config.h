@@ -57,3 +57,5 @@ bool rfs_hf_config_quantization(const struct rfs_hf_config *config, struct rfs_h
 const char *rfs_hf_config_name(const struct rfs_hf_config *config);
 /* Returns the value of a key, or NULL. O(log keys). */
 const struct rfs_hf_value *rfs_hf_config_find(const struct rfs_hf_config *config, const char *key);
+/* Returns a value by its number, ascending by key; NULL beyond the last. */
+const struct rfs_hf_value *rfs_hf_config_at(const struct rfs_hf_config *config, size_t i);

@@ -5,6 +5,10 @@ librfssurvey_la_LIBADD = librfs.la -lm
 librfssurvey_la_SOURCES = \
 	src/survey/comparison.c \
 	src/survey/comparison.h \
+	src/survey/draft.c \
+	src/survey/draft.h \
+	src/survey/draft_sizes.c \
+	src/survey/draft_sizes.h \
 	src/survey/moments.c \
 	src/survey/moments.h \
 	src/survey/numbers.c \

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `reshard convert`: lists the rules that are shipped, and shows whether rules fit a source, and
- * their result.
+ * `reshard convert`: lists the rules that are shipped, shows whether rules fit a source, and their
+ * result, and drafts rules of a source.
  */
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "reshard.h"
+#include "survey/draft.h"
 #include "survey/rules_report.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"
@@ -14,19 +16,21 @@ struct request {
     const char *rules, *source;
     struct rfs_settings options; /* options of the view */
     bool list, json;
-    enum { NOTHING, CHECK, LIST } action; /* the word before the arguments */
+    enum { NOTHING, CHECK, LIST, DRAFT } action; /* the word before the arguments */
 };
 
 static int take_word(void *given, const char *word, struct rfs_error *err)
 {
     struct request *request = given;
 
-    request->action = strcmp(word, "check") == 0  ? CHECK
-                      : strcmp(word, "list") == 0 ? LIST
-                                                  : NOTHING;
+    request->action = strcmp(word, "check") == 0   ? CHECK
+                      : strcmp(word, "list") == 0  ? LIST
+                      : strcmp(word, "draft") == 0 ? DRAFT
+                                                   : NOTHING;
     return request->action != NOTHING || !*word
                ? 0
-               : rfs_fail_usage(err, "reshard convert list, or check", "unknown action '%s'", word);
+               : rfs_fail_usage(err, "reshard convert list, check or draft", "unknown action '%s'",
+                                word);
 }
 
 /* ---- list ------------------------------------------------------------------------------------ */
@@ -158,6 +162,84 @@ static void print(const struct request *request, reshard_view *view,
     rfs_table_free(&table);
 }
 
+/* ---- draft ----------------------------------------------------------------------------------- */
+
+RFS_CLEANUP_OF(free_draft, struct rfs_draft *, rfs_draft_free)
+RFS_CLEANUP_OF(free_config, struct rfs_hf_config *, rfs_hf_config_free)
+
+/* Moves the config's path out of the options, which are those of a view without rules. */
+static char *take_config(struct rfs_settings *options)
+{
+    char *path = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < options->list.n; i++) {
+        struct rfs_setting *one = &options->list.data[i];
+        if (strcmp(one->name, "hf_config") == 0 && one->value) {
+            free(path);
+            path = one->value;
+            free(one->name);
+            free(one->origin);
+        } else {
+            options->list.data[n++] = *one;
+        }
+    }
+    options->list.n = n;
+    return path;
+}
+
+/*
+ * Reads the config at PATH, or NULL: the source's own. Sets *OWN to whether the source has one: it
+ * is HuggingFace's side then.
+ */
+static int open_config(struct request *request, const char *path, struct rfs_hf_config **out,
+                       bool *own, struct rfs_error *err)
+{
+    RFS_FREE char *beside = rfs_path_join(request->source, "config.json");
+    RFS_CLEANUP(free_config) struct rfs_hf_config *found = NULL;
+    const char *paths[] = {beside, path};
+    struct rfs_store *store;
+
+    if (!beside)
+        return rfs_fail_memory(err);
+    int rc = rfs_tool_reach(&request->options, paths, 2, &store, err);
+    if (rc)
+        return rc;
+    rc = rfs_hf_config_open(store, beside, &found, err);
+    *own = rc == 0;
+    if (path)
+        return rfs_hf_config_open(store, path, out, err);
+    if (rc == 0)
+        *out = RFS_STEAL(found);
+    return rc == -ENOENT || rc == -ENOTDIR
+               ? rfs_fail_usage(err, "--hf-config config.json",
+                                "a draft needs the model's config.json, and the source has none")
+               : rc;
+}
+
+static int make_draft(struct request *request, struct rfs_error *err)
+{
+    RFS_CLEANUP(free_draft) struct rfs_draft *draft = rfs_draft_new();
+    RFS_CLEANUP(free_config) struct rfs_hf_config *config = NULL;
+    RFS_FREE char *path = take_config(&request->options);
+    RFS_CLEANUP(rfs_whole_close) struct rfs_whole whole = {0};
+    bool right = false;
+
+    request->source = request->rules;
+    if (!draft)
+        return rfs_fail_memory(err);
+    const int rc =
+        open_config(request, path, &config, &right, err)
+            ?: rfs_tool_tensors(request->source, &request->options, NULL, NULL, &whole, NULL, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < rfs_tensors_count(&whole.list); i++)
+        rfs_draft_add(draft, rfs_tensors_name(&whole.list, i), rfs_tensors_type(&whole.list, i));
+    return rfs_draft_print(draft, config, right, stdout, err);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
 RFS_CLEANUP_OF(close_view, reshard_view *, reshard_close)
 
 static int run(void *given, struct rfs_error *err)
@@ -169,9 +251,12 @@ static int run(void *given, struct rfs_error *err)
 
     if (request->action == LIST)
         return list_shipped(request, err);
+    if (request->action == DRAFT && request->rules && !request->source)
+        return make_draft(request, err);
     if (request->action != CHECK || !request->source)
-        return rfs_fail_usage(err, "reshard convert check RULES SRC --hf-config FILE",
-                              "convert takes list, or check, rules and a source");
+        return rfs_fail_usage(
+            err, "reshard convert check RULES SRC --hf-config FILE",
+            "convert takes list; check, rules and a source; or draft and a source");
     int rc = rfs_settings_add(&request->options, "convert", request->rules, NULL)
                  ? rfs_fail_memory(err)
                  : 0;
@@ -202,8 +287,9 @@ static const struct rfs_argument arguments[] = {
 const struct rfs_command rfs_command_convert = {
     .name = "convert",
     .usage = "reshard convert list [--json]\n"
-             "reshard convert check RULES SRC [--hf-config FILE] [option…]\n",
-    .summary = "lists conversion rules, and checks that they fit a checkpoint",
+             "reshard convert check RULES SRC [--hf-config FILE] [option…]\n"
+             "reshard convert draft SRC [--hf-config FILE] [option…]\n",
+    .summary = "lists conversion rules, checks that they fit, and drafts them",
     .arguments = arguments,
     .request_bytes = sizeof(struct request),
     .take_word = take_word,
