@@ -218,6 +218,7 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                          .endings = {".gguf"},
                          .is = is_gguf,
                          .alone = true,
+                         .divided = true,
                          .beside = true,
                          .mapped = true,
                          .blocks = true,

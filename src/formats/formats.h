@@ -113,6 +113,8 @@ struct rfs_format_row {
     enum rfs_format_last last;
     bool renamed;  /* programs give its files endings of formats without a mark, too */
     bool alone;    /* one file alone in a folder is a whole checkpoint */
+    bool divided;  /* files whose names count them are one without an index; the first stands for
+                      all */
     bool beside;   /* its files do not count where there are some of a format above */
     bool keyed;    /* tensors lie in dicts, which option entry= names */
     bool by_name;  /* an index has the order of names, not of offsets */

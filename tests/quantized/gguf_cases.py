@@ -185,8 +185,7 @@ class Refused:
 
     def check_views(self, folder, source, options):
         del options
-        segmented = {"segmented": True} if os.path.isdir(source) else {}
-        said = shown.export(source, os.path.join(folder, "out"), {"dequantize": True, "view": "huggingface", **segmented})
+        said = shown.export(source, os.path.join(folder, "out"), {"dequantize": True, "view": "huggingface"})
         lacks = [w for w in self.words if not said or w not in said]
         return f"it says {said}" if lacks or said.strip().count("\n") else None
 
@@ -210,14 +209,39 @@ def of_type(kind):
     return lambda folder: write_one(folder, kind)
 
 
-def lost_part(folder):
+def split(folder):
+    """Gives the first of two parts."""
     write_one(folder, split_max_tensors=1)
-    os.remove(os.path.join(folder, "model-00002-of-00002.gguf"))
+    return os.path.join(folder, "model-00001-of-00002.gguf")
+
+
+def lost_part(folder):
+    os.remove(split(folder).replace("00001", "00002", 1))
+    return folder
+
+
+def lost_part_of_first(folder):
+    first = split(folder)
+    lost_part(folder)
+    return first
+
+
+def renamed_part(folder):
+    os.rename(split(folder), os.path.join(folder, "model.gguf"))
+    return os.path.join(folder, "model.gguf")
+
+
+def parts_in_turn(folder):
+    first = split(folder)
+    second = first.replace("00001", "00002", 1)
+    os.rename(first, first + ".old")
+    os.rename(second, first)
+    os.rename(first + ".old", second)
     return folder
 
 
 class Split:
-    """A file that is split in parts, as one checkpoint."""
+    """A file that is split in parts, as one checkpoint: the folder, and its first file."""
 
     def __init__(self, name, tensors):
         self.model = gguf_files.File(folders.Random(name), tensors)
@@ -226,15 +250,27 @@ class Split:
         return self.model.describe()
 
     def write(self, folder):
-        return self.model.write(os.path.join(folder, "model")), {"segmented": True}
+        return self.model.write(os.path.join(folder, "model")), {}
 
     def check_oracle(self, folder):
         del folder
 
     def check_views(self, folder, source, options):
-        target = os.path.join(folder, "whole")
-        problem = shown.export(source, target, {"dequantize": True, "view": "huggingface", **options})
-        return problem or shown.all_differ(shown.read(target), self.model.truth(torch.bfloat16))
+        return self.check(folder, source, "folder") or self.check(folder, self.model.paths[0], "file")
+
+    def check(self, folder, source, word):
+        target, one = os.path.join(folder, word), os.path.join(folder, f"one-{word}")
+        problem = shown.export(source, target, {"dequantize": True, "view": "huggingface"}) or shown.export(source, one, {"view": "gguf"})
+        problem = problem or shown.all_differ(shown.read(target), self.model.truth(torch.bfloat16))
+        if not problem and kept(os.path.join(one, "model.gguf")) != kept(self.model.paths[0]):
+            problem = "the values that describe the model are others"
+        if not problem and stored(os.path.join(one, "model.gguf")) != {n: t for p in self.model.paths for n, t in stored(p).items()}:
+            problem = "view=gguf has other tensors"
+        if problem:
+            return problem
+        said = json.loads(compared.run("info", "--json", source).stdout)
+        listed = {row["name"] for row in said.get("tensors", said["rows"])}, [value["name"] for value in said["values"]]
+        return None if listed == (set(self.model.tensors), list(values_of(self.model.paths[0]))) else f"info lists {listed}"
 
 
 def shorter(folder):
@@ -252,6 +288,9 @@ for unread in UNREAD:
     add_refused(unread.name, of_type(unread), [unread.name, "blk.0.attn_q.weight", "not read"])
 add_refused("big-endian", lambda folder: write_one(folder, endian=gguf.GGUFEndian.BIG), ["big-endian"])
 add_refused("lost-part", lost_part, ["model-00002-of-00002.gguf", "missing"])
+add_refused("lost-part-of-first", lost_part_of_first, ["model-00002-of-00002.gguf", "missing"])
+add_refused("renamed-part", renamed_part, ["part 1 of 2", "-00001-of-00002.gguf"])
+add_refused("parts-in-turn", parts_in_turn, ["part 2 of 2", "-00002-of-00002.gguf"])
 add_refused("truncated", shorter, ["truncated"])
 FIXED.update({f"gguf-split-{n}": lambda full, n=n: Split(full, n) for n in (1, 2, 3)})
 FIXED.update(gguf_models.FIXED)

@@ -5,6 +5,7 @@
  *   transformers   model-00001-of-00002.safetensors, model-00001-of-00002.fp16.safetensors,
  *                  pytorch_model-00001-of-00002.bin, tf_model-00001-of-00002.h5
  *   diffusers      diffusion_pytorch_model.fp16-00001-of-00002.safetensors
+ *   llama.cpp      model-Q4_K_M-00001-of-00002.gguf
  *
  * The first number is 1; some writers begin with 0.
  */
@@ -85,6 +86,23 @@ static int compare_stems(const struct part *x, const struct part *y)
                ?: strcmp(x->name + x->of.end, y->name + y->of.end);
 }
 
+bool rfs_scan_is_first(const char *path, enum rfs_format format)
+{
+    struct rfs_scan_part part;
+
+    return rfs_formats[format].divided && rfs_scan_name_part(rfs_path_name(path), &part) &&
+           part.number <= 1 && part.count > 1;
+}
+
+bool rfs_scan_same_parts(const char *one, const char *other)
+{
+    struct part x = {.name = one};
+    struct part y = {.name = other};
+
+    return rfs_scan_name_part(one, &x.of) && rfs_scan_name_part(other, &y.of) &&
+           x.of.count == y.of.count && compare_stems(&x, &y) == 0;
+}
+
 RFS_COMPARE(by_number, struct part, x, y,
             compare_stems(x, y) ?: RFS_ORDER(x->of.count, y->of.count)
             ?: RFS_ORDER(x->of.number, y->of.number)
@@ -114,6 +132,7 @@ static int fail_missing(const char *path, const struct part *first, size_t n, ui
     struct rfs_scan_names missing = {.n = 0};
     const uint32_t count = first->of.count;
     uint32_t number = from;
+    enum rfs_format format;
 
     for (size_t i = 0; i <= n && missing.n < RFS_SCAN_NAMES_SHOWN; i++) {
         const uint32_t next = i < n ? first[i].of.number : from + count;
@@ -129,9 +148,11 @@ static int fail_missing(const char *path, const struct part *first, size_t n, ui
     }
     missing.n = count - n;
     const char *list = rfs_scan_names_end(&missing);
+    const bool divided = rfs_format_of_name(first->name, &format) && rfs_formats[format].divided;
     return rfs_fail(
         err, -ENOENT, RFS_IN(path),
-        "all parts in one folder; or a file itself as the source, for its tensors alone",
+        divided ? "all parts in one folder"
+                : "all parts in one folder; or a file itself as the source, for its tensors alone",
         "%s %s missing, of %" PRIu32 " parts of one checkpoint", list,
         missing.n == 1 ? "is" : "are", count);
 }

@@ -112,6 +112,8 @@ struct rfs_scan_part {
 
 /* Reads the numbers of a part of a checkpoint. False: NAME is of none. */
 bool rfs_scan_name_part(const char *name, struct rfs_scan_part *out);
+/* Says whether two names are of parts of one checkpoint: they differ in the part's number alone. */
+bool rfs_scan_same_parts(const char *one, const char *other);
 /* Returns a pattern for file= that all parts match, malloc'ed, or NULL when out of memory. */
 char *rfs_scan_part_pattern(const char *name, const struct rfs_scan_part *part);
 /*

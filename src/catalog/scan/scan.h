@@ -107,6 +107,8 @@ bool rfs_scan_is_of_one_rank(struct rfs_store *store, const char *path);
  * index of parts.
  */
 bool rfs_scan_is_divided(struct rfs_store *store, const char *path);
+/* Says whether a file stands for the parts beside it, by its name: X-00001-of-00002.gguf. */
+bool rfs_scan_is_first(const char *path, enum rfs_format format);
 /* Says whether a view takes the files of a folder, without rank folders, for one checkpoint. */
 bool rfs_scan_is_whole(struct rfs_store *store, const char *path);
 /* Says whether a folder has a checkpoint of any kind, without looking into folders below it. */

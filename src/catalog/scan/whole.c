@@ -11,6 +11,9 @@
  *   diffusion_pytorch_model of diffusers; or an index by another name, or of a variant; or parts
  *   without an index; or adapter_model.safetensors of PEFT
  *
+ *   llama.cpp
+ *     X.gguf, or X-00001-of-00002.gguf …        the first stands for all
+ *
  * A folder with one .safetensors file and nothing else of the kind is that file, as MindSpore's
  * _load_parallel_checkpoint takes it; it needs no map then.
  */
@@ -83,6 +86,42 @@ static int tell_part(const struct rfs_source_spec *spec, struct rfs_log *log, st
     return 0;
 }
 
+/*
+ * Takes the parts of one checkpoint in the folder PATH; none may be missing. 1, 0: there are none, or
+ * -errno with *err filled.
+ */
+static int take_parts(const char *path, const struct rfs_scan_found *const *parts, size_t n,
+                      struct rfs_scan *out, struct rfs_error *err)
+{
+    int rc = rfs_scan_found_divided(path, parts, n, false, err);
+
+    for (size_t i = 0; rc == 1 && i < n; i++)
+        rc = take_path(out, parts[i]->format, rfs_path_join(path, parts[i]->name), err) ?: 1;
+    return rc;
+}
+
+/* Takes the parts beside a source that stands for all of them: as take_parts. */
+static int take_beside(const struct rfs_source_spec *spec, struct rfs_scan *out,
+                       struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_scan_listing_free) struct rfs_scan_listing listing = {0};
+    RFS_FREE char *folder = rfs_store_folder(spec->path);
+    size_t n = 0;
+
+    if (!folder)
+        return rfs_fail_memory(err);
+    const int rc = rfs_scan_listing_read(spec, folder, NULL, &listing, err);
+    if (rc)
+        return rc;
+    RFS_FREE const struct rfs_scan_found **parts = calloc(listing.n + 1, sizeof *parts);
+    if (!parts)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < listing.n; i++)
+        if (rfs_scan_same_parts(rfs_path_name(spec->path), listing.data[i].name))
+            parts[n++] = &listing.data[i];
+    return take_parts(folder, parts, n, out, err);
+}
+
 int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
                   struct rfs_error *err)
 {
@@ -97,7 +136,11 @@ int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_log *log, struc
         return rfs_fail_usage(
             err, "the folder that the file is in",
             "the source is one file: rank_dir, file, step and epoch have no effect");
-    return tell_part(spec, log, err) ?: take_path(out, format, strdup(spec->path), err);
+    const int rc = rfs_scan_is_first(spec->path, format) ? take_beside(spec, out, err) : 0;
+    return rc < 0 ? rc
+           : rc   ? 0
+                  : tell_part(spec, log, err)
+                      ?: take_path(out, format, strdup(spec->path), err);
 }
 
 /* ---- files that a weight map names ----------------------------------------------------------- */
@@ -342,8 +385,8 @@ static bool names_file(const struct rfs_source_spec *spec, const char *index, co
  * Takes the parts of one checkpoint of a FORMAT, where no index names them. Those of a model by its
  * name count before others. None may be missing.
  */
-static int take_parts(const struct rfs_source_spec *spec, const struct rfs_scan_listing *listing,
-                      enum rfs_format format, struct rfs_scan *out, struct rfs_error *err)
+static int take_unlisted(const struct rfs_source_spec *spec, const struct rfs_scan_listing *listing,
+                         enum rfs_format format, struct rfs_scan *out, struct rfs_error *err)
 {
     RFS_FREE const struct rfs_scan_found **parts = calloc(listing->n + 1, sizeof *parts);
     size_t n = 0;
@@ -362,9 +405,7 @@ static int take_parts(const struct rfs_source_spec *spec, const struct rfs_scan_
             parts[n++] = found;
         of_model |= named;
     }
-    int rc = rfs_scan_found_divided(spec->path, parts, n, false, err);
-    for (size_t i = 0; i < n && rc >= 0; i++)
-        rc = take_name(spec, parts[i]->name, out, err);
+    const int rc = take_parts(spec->path, parts, n, out, err);
     return rc < 0 ? rc : 0;
 }
 
@@ -393,7 +434,7 @@ static int take_huggingface(const struct rfs_source_spec *spec, const struct see
                                               RFS_FORMAT_GGUF};
     int rc = 0;
     for (unsigned i = 0; i < 3 && rc == 0 && out->n == 0; i++)
-        rc = take_parts(spec, listing, formats[i], out, err);
+        rc = take_unlisted(spec, listing, formats[i], out, err);
     return rc || out->n > 0 || !seen->model ? rc : take_name(spec, seen->model->name, out, err);
 }
 

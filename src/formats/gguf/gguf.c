@@ -14,8 +14,8 @@
  * where the one before it ends with its padding, as llama.cpp has it. Its offset counts from the
  * begin of the data. Padding behind the last one may be missing.
  *
- * A split file (model-00001-of-00002.gguf) is several such files; in each, the value split.count
- * is how many there are.
+ * A split file is several such files, X-00001-of-00002.gguf and so on. Each says how many there
+ * are, split.count, and how many are before it, split.no: the first has 0.
  */
 #include "formats/gguf/gguf.h"
 
@@ -116,7 +116,8 @@ struct walk {
     size_t window_n;   /* bytes of the window, which begins at window_at */
     const char *param; /* the tensor at hand; borrowed */
     uint64_t alignment;
-    bool has_alignment, split;
+    bool has_alignment;
+    uint64_t parts, part;              /* split.count and split.no; 0: the file does not say */
     RFS_VEC(struct rfs_entry) entries; /* offsets in the data, until all headers are read */
     unsigned char window[WINDOW];
 };
@@ -249,15 +250,26 @@ static int read_alignment(struct walk *walk, uint64_t type)
     return rc;
 }
 
-/* Reads the number of files that a split file has. It is a UINT16; others are not understood. */
-static int read_split(struct walk *walk, uint64_t type)
+/* Reads a number of a split file. It is a UINT16; others are not understood. */
+static int read_split(struct walk *walk, uint64_t type, uint64_t *number)
 {
-    uint64_t count = 0;
-    const int rc =
-        type == RFS_GGUF_UINT16 ? take_number(walk, 2, &count) : skip_value(walk, type, 0);
+    return type == RFS_GGUF_UINT16 ? take_number(walk, 2, number) : skip_value(walk, type, 0);
+}
 
-    walk->split = count > 1;
-    return rc;
+/* Refuses a part whose name is not that of its number: others find its tensors by the name. */
+static int check_part(const struct walk *walk)
+{
+    char ending[40];
+
+    snprintf(ending, sizeof ending, "-%05" PRIu64 "-of-%05" PRIu64 ".gguf", walk->part + 1,
+             walk->parts);
+    if (walk->parts <= 1 || rfs_text_ends(walk->from->file, ending))
+        return 0;
+    RFS_FREE char *remedy = rfs_text_printf("a name that ends in '%s', beside the others", ending);
+    return rfs_fail(walk->err, -EINVAL, RFS_IN(walk->from->file), remedy,
+                    "the file is part %" PRIu64 " of %" PRIu64
+                    " of a split file, and its name says otherwise",
+                    walk->part + 1, walk->parts);
 }
 
 /*
@@ -298,7 +310,8 @@ static int read_value(struct walk *walk)
 
     return rc                                    ? rc
            : key_is(key, n, "general.alignment") ? read_alignment(walk, type)
-           : key_is(key, n, "split.count")       ? read_split(walk, type)
+           : key_is(key, n, "split.count")       ? read_split(walk, type, &walk->parts)
+           : key_is(key, n, "split.no")          ? read_split(walk, type, &walk->part)
                                                  : skip_value(walk, type, 0);
 }
 
@@ -501,11 +514,12 @@ static int read_file(struct walk *walk, struct rfs_index **out, size_t *n_values
     *n_values = (size_t)values; /* fewer than the file has bytes */
     for (uint64_t i = 0; rc == 0 && i < values; i++)
         rc = read_value(walk);
+    rc = rc ?: check_part(walk);
     for (uint64_t i = 0; rc == 0 && i < tensors; i++)
         rc = read_tensor(walk, &end);
     if (rc)
         return rc;
-    if (tensors == 0 && !walk->split)
+    if (tensors == 0 && walk->parts <= 1)
         return rfs_fail(walk->err, -ENODATA, RFS_IN(walk->from->file), REMEDY_COPY,
                         "the file holds no parameters");
     const uint64_t rest = walk->at % walk->alignment;

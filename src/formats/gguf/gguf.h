@@ -38,8 +38,9 @@ enum rfs_gguf_value {
  * Reads the headers of a file. TABLES are filled as by rfs_ckpt_walk. Returns 0 with *out owned by
  * the caller, its entries in the order of the data, and with the number of *values beside them.
  * Else *out is NULL: -ENODATA for a file without tensors, which only a file of a split one may be,
- * -EINVAL for an invalid file, -ENOTSUP for types that are not read, -ENOMEM, or a read's error,
- * each with *err filled. Takes 20 KiB of memory for the time of the call.
+ * -EINVAL for an invalid file or a part of a split one under another name, -ENOTSUP for types that
+ * are not read, -ENOMEM, or a read's error, each with *err filled. Takes 20 KiB of memory for the
+ * time of the call.
  */
 int rfs_gguf_walk(const struct rfs_bytes_source *from, struct rfs_tables *tables,
                   struct rfs_index **out, size_t *values, struct rfs_error *err);

@@ -201,7 +201,9 @@ static int detect_file(struct rfs_store *store, const char *path, bool keyed,
         kind->what = keyed ? RFS_INSPECT_FILE : RFS_INSPECT_ENCRYPTED;
     else if (!rfs_format_of_file(path, head, n, &format) && !keyed)
         rc = detect_unmarked(store, path, head, n, &kind->what, err);
-    if (kind->what == RFS_INSPECT_FILE)
+    if (kind->what == RFS_INSPECT_FILE && rfs_scan_is_first(path, format))
+        kind->what = RFS_INSPECT_TREE;
+    else if (kind->what == RFS_INSPECT_FILE)
         kind->row = &rfs_formats[format];
     return rc;
 }
@@ -456,6 +458,25 @@ int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
     rfs_intern_free(work.tables.names);
     rfs_intern_free(work.tables.types);
     return rc;
+}
+
+int rfs_inspect_values(const struct rfs_headers_source *source, rfs_format_value_fn *value,
+                       void *ctx, struct rfs_error *err)
+{
+    struct rfs_files *files = rfs_catalog_files(source->catalog);
+    const struct rfs_format_row *row = &rfs_formats[rfs_catalog_format(source->catalog)];
+    const uint32_t file = rfs_catalog_file(source->catalog, 0);
+    struct rfs_reading reading;
+
+    if (!row->values || rfs_catalog_ranks(source->catalog) > 1 || file == UINT32_MAX)
+        return 0;
+    const char *path = rfs_files_path(files, file);
+    int rc = rfs_reading_begin(files, file, &reading);
+    if (rc)
+        return rfs_files_fail(err, path, rc);
+    rc = row->values(RFS_READING_SOURCE(&reading, path), value, ctx, err);
+    const int end = rfs_reading_end(&reading);
+    return rc || end == 0 ? rc : rfs_files_fail(err, path, end);
 }
 
 void rfs_inspect_below(struct rfs_store *store, const char *folder, struct rfs_path_list *out)

@@ -77,6 +77,12 @@ int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
 int rfs_inspect_group(struct rfs_store *store, const char *path, uint32_t **ranks, size_t *n,
                       struct rfs_error *err);
 /*
+ * Calls VALUE for the named values of an open source that is one checkpoint of files: those of its
+ * first file. 0, or -errno with *err filled.
+ */
+int rfs_inspect_values(const struct rfs_headers_source *source, rfs_format_value_fn *value,
+                       void *ctx, struct rfs_error *err);
+/*
  * Adds the checkpoints below a folder to OUT, a few levels down: of several whose names differ in
  * numbers the last.
  */

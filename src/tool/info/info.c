@@ -191,18 +191,6 @@ static void report_encrypted(const struct rfs_inspect_file *file, struct rfs_inf
     rfs_json_put_text(&report->json, "mode", file->mode);
 }
 
-/* Adds a copy of a value to a listing, CTX. False when out of memory. */
-static bool add_value(void *ctx, const struct rfs_format_value *value)
-{
-    struct rfs_info_listing *listing = ctx;
-    struct rfs_format_value copy = *value;
-
-    copy.name = rfs_arena_text(&listing->rows.arena, value->name, strlen(value->name));
-    if (value->text)
-        copy.text = rfs_arena_text(&listing->rows.arena, value->text, strlen(value->text));
-    return copy.name && (copy.text || !value->text) && RFS_PUSH(&listing->values, copy);
-}
-
 static void say_value(const struct rfs_format_value *value, FILE *say)
 {
     char text[LINE_MOST];
@@ -232,8 +220,7 @@ static void put_value(const struct rfs_format_value *value, struct rfs_json_writ
     rfs_json_end(json);
 }
 
-/* Reports the values that have names. */
-static void report_values(const struct rfs_info_listing *listing, struct rfs_info_report *report)
+void rfs_info_tell_values(struct rfs_info_report *report, const struct rfs_info_listing *listing)
 {
     if (listing->values.n == 0)
         return;
@@ -277,8 +264,8 @@ static int add_checkpoint(struct rfs_info_args *args, const char *path,
 {
     struct rfs_info_listing listing = {.filter = &args->filter};
     struct rfs_inspect_file file;
-    const int rc = rfs_inspect_file(&args->source, path, row, rfs_info_listing_add, add_value,
-                                    &listing, &file, err);
+    const int rc = rfs_inspect_file(&args->source, path, row, rfs_info_listing_add,
+                                    rfs_info_listing_add_value, &listing, &file, err);
 
     rfs_info_rows_order(&listing.rows, &args->filter);
     if (rc == 0 && file.mode)
@@ -286,7 +273,7 @@ static int add_checkpoint(struct rfs_info_args *args, const char *path,
     else if (rc == 0)
         report_file(args, &file, &listing.rows, report);
     if (rc == 0)
-        report_values(&listing, report);
+        rfs_info_tell_values(report, &listing);
     free(listing.values.data);
     rfs_info_rows_free(&listing.rows);
     return rc;

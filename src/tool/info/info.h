@@ -67,6 +67,8 @@ struct rfs_info_listing {
  */
 bool rfs_info_listing_add(void *ctx, const char *name, const struct rfs_type *type,
                           uint64_t offset);
+/* Adds a copy of a value beside the tensors to a listing, CTX. False when out of memory. */
+bool rfs_info_listing_add_value(void *ctx, const struct rfs_format_value *value);
 /* Sorts the rows, and drops those beyond the most. */
 void rfs_info_rows_order(struct rfs_info_rows *rows, const struct rfs_info_filter *filter);
 /* Add the cell of a ROW, a struct rfs_info_row, for columns of that name. */
@@ -106,6 +108,8 @@ struct rfs_info_report {
 
 /* Adds "15 parameters: 13 Float32 (…), …", and the member "dtypes". */
 void rfs_info_tell_types(struct rfs_info_report *report, const struct rfs_info_rows *rows);
+/* Adds the values of a listing that have names: a line for each, and the member "values". */
+void rfs_info_tell_values(struct rfs_info_report *report, const struct rfs_info_listing *listing);
 /* Adds how many of the parameters the table shows, if not all. */
 void rfs_info_tell_filter(struct rfs_info_report *report, const struct rfs_info_filter *filter,
                           const struct rfs_info_rows *rows);

@@ -669,6 +669,20 @@ static int read_tree(struct tree *tree)
     return rc ? rc : count_params(tree);
 }
 
+/* Adds the values beside the tensors of a source that is one checkpoint. */
+static int tell_values(struct tree *tree)
+{
+    struct rfs_info_listing listing = {.filter = &tree->args->filter};
+    const int rc =
+        rfs_inspect_values(&tree->args->source, rfs_info_listing_add_value, &listing, tree->err);
+
+    if (rc == 0)
+        rfs_info_tell_values(tree->report, &listing);
+    free(listing.values.data);
+    rfs_info_rows_free(&listing.rows);
+    return rc;
+}
+
 static int report_all(struct tree *tree)
 {
     const char *encrypted = tree->args->source.encryption;
@@ -683,7 +697,7 @@ static int report_all(struct tree *tree)
     add_rank_rows(tree);
     report_tree(tree, encrypted);
     rfs_info_tell_aside(tree->args, tree->report);
-    return tell_odd(tree, !encrypted);
+    return tell_values(tree) ?: tell_odd(tree, !encrypted);
 }
 
 int rfs_info_tree(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,

@@ -67,6 +67,17 @@ bool rfs_info_listing_add(void *ctx, const char *name, const struct rfs_type *ty
     return copy && added->name;
 }
 
+bool rfs_info_listing_add_value(void *ctx, const struct rfs_format_value *value)
+{
+    struct rfs_info_listing *listing = ctx;
+    struct rfs_format_value copy = *value;
+
+    copy.name = rfs_arena_text(&listing->rows.arena, value->name, strlen(value->name));
+    if (value->text)
+        copy.text = rfs_arena_text(&listing->rows.arena, value->text, strlen(value->text));
+    return copy.name && (copy.text || !value->text) && RFS_PUSH(&listing->values, copy);
+}
+
 void rfs_info_put_name(struct rfs_table *table, const void *row)
 {
     rfs_table_text(table, ((const struct rfs_info_row *)row)->name);

@@ -464,16 +464,77 @@ static void test_segmented_folder(void **state)
     assert_string_equal(files_of(s, 0), "c_part1.ckpt");
 }
 
+/* Parts of llama.cpp need no index: the folder and the first of them stand for all. */
+static void test_split_gguf(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "a-00001-of-00003.gguf");
+    put(s, "a-00002-of-00003.gguf");
+    put(s, "a-00003-of-00003.gguf");
+    put(s, "README.md");
+    for (int file = 0; file < 2; file++) {
+        plain(s);
+        if (file)
+            s->spec.path = tree_path(&s->tree, "a-00001-of-00003.gguf");
+        scanned(s);
+        assert_true(s->scan.whole);
+        assert_int_equal(s->scan.format, RFS_FORMAT_GGUF);
+        assert_string_equal(files_of(s, 0),
+                            "a-00001-of-00003.gguf a-00002-of-00003.gguf a-00003-of-00003.gguf");
+    }
+    /* Another one counts by its own name; a folder with those of several is none. */
+    s->spec.path = tree_path(&s->tree, "a-00002-of-00003.gguf");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "a-00002-of-00003.gguf");
+    put(s, "b-00001-of-00003.gguf");
+    put(s, "a-00001-of-00002.gguf");
+    put(s, "mmproj.gguf");
+    s->spec.path = tree_path(&s->tree, "a-00001-of-00003.gguf");
+    scanned(s);
+    assert_string_equal(files_of(s, 0),
+                        "a-00001-of-00003.gguf a-00002-of-00003.gguf a-00003-of-00003.gguf");
+    s->spec.path = s->tree.root;
+    REFUSED(s, -EINVAL, "are not files of one checkpoint", "file='a-*-of-0000");
+    s->spec.path = tree_path(&s->tree, "b-00001-of-00003.gguf");
+    REFUSED(s, -ENOENT, "'b-00002-of-00003.gguf', 'b-00003-of-00003.gguf' are missing",
+            "try: all parts in one folder");
+    /* A file alone that is all of it; and those of safetensors, whose first is itself alone. */
+    put(s, "one/c-00001-of-00001.gguf");
+    s->spec.path = tree_path(&s->tree, "one");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "one/c-00001-of-00001.gguf");
+    put(s, "few/d-00002-of-00002.gguf");
+    s->spec.path = tree_path(&s->tree, "few");
+    REFUSED(s, -ENOENT, "'d-00001-of-00002.gguf' is missing");
+    put(s, "hf/d-00001-of-00002.safetensors");
+    put(s, "hf/d-00002-of-00002.safetensors");
+    put(s, "hf/d-00001-of-00002.gguf");
+    s->spec.path = tree_path(&s->tree, "hf");
+    scanned(s);
+    assert_string_equal(files_of(s, 0),
+                        "hf/d-00001-of-00002.safetensors hf/d-00002-of-00002.safetensors");
+    s->spec.path = tree_path(&s->tree, "hf/d-00001-of-00002.safetensors");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "hf/d-00001-of-00002.safetensors");
+    put(s, ".e-00001-of-00002.gguf");
+    s->spec.path = tree_path(&s->tree, ".e-00001-of-00002.gguf");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), ".e-00001-of-00002.gguf");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scanning_setup, scanning_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_map),           TEST(test_bad_maps),         TEST(test_one_file),
-        TEST(test_resolve),       TEST(test_huggingface),      TEST(test_other_indexes),
-        TEST(test_parts),         TEST(test_adapter),          TEST(test_lost_link),
-        TEST(test_torch_model),   TEST(test_bad_indexes),      TEST(test_unified),
-        TEST(test_other_folders), TEST(test_segmented_folder), TEST(test_one_ckpt_is_not_guessed),
+        TEST(test_map),           TEST(test_bad_maps),
+        TEST(test_one_file),      TEST(test_resolve),
+        TEST(test_huggingface),   TEST(test_other_indexes),
+        TEST(test_parts),         TEST(test_adapter),
+        TEST(test_lost_link),     TEST(test_torch_model),
+        TEST(test_bad_indexes),   TEST(test_unified),
+        TEST(test_other_folders), TEST(test_segmented_folder),
+        TEST(test_split_gguf),    TEST(test_one_ckpt_is_not_guessed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,6 +75,7 @@ static void pad(struct bytes *out, size_t alignment)
 
 struct walked {
     struct bytes file;
+    const char *name; /* NULL: m.gguf */
     struct rfs_tables tables;
     struct rfs_index *index;
     size_t values;
@@ -124,8 +125,9 @@ static void walk(struct walked *w)
     uint64_t copied;
 
     w->tables = (struct rfs_tables){rfs_intern_new(), rfs_intern_new()};
-    w->rc = rfs_gguf_walk(RFS_BYTES_SOURCE(read_file, &w->file, w->file.n, "m.gguf"), &w->tables,
-                          &w->index, &w->values, &w->err);
+    w->rc = rfs_gguf_walk(
+        RFS_BYTES_SOURCE(read_file, &w->file, w->file.n, w->name ? w->name : "m.gguf"), &w->tables,
+        &w->index, &w->values, &w->err);
     assert_true((w->rc == 0) == (w->index != NULL) && w->rc == w->err.code);
     take_values(w, &copy, &copied);
     free(copy.data);
@@ -339,23 +341,38 @@ static void test_listed(void **state)
     bytes_free(&file);
 }
 
-/* A part of a split file may have no tensors; another file must have some. */
-static void test_no_tensors(void **state)
+/* Walks a file without tensors that says the numbers of a split file. */
+static int walk_part(unsigned no, unsigned count, const char *name)
+{
+    struct walked w = {.name = name};
+
+    put_begin(&w.file, 3, 0, 2);
+    put_key(&w.file, "split.no", RFS_GGUF_UINT16);
+    put(&w.file, no, 2);
+    put_key(&w.file, "split.count", RFS_GGUF_UINT16);
+    put(&w.file, count, 2);
+    walk(&w);
+    if (w.index)
+        assert_int_equal(w.index->n, 0);
+    if (w.rc == -EINVAL)
+        assert_non_null(strstr(w.err.text, "its name says otherwise"));
+    end(&w);
+    return w.rc;
+}
+
+/* A part of a split file may have no tensors, and has its numbers in the name. */
+static void test_parts(void **state)
 {
     (void)state;
-    for (unsigned count = 0; count < 3; count++) {
-        struct walked w = {.rc = 0};
-        put_begin(&w.file, 3, 0, count > 0);
-        if (count > 0) {
-            put_key(&w.file, "split.count", RFS_GGUF_UINT16);
-            put(&w.file, count, 2);
-        }
-        walk(&w);
-        assert_int_equal(w.rc, count == 2 ? 0 : -ENODATA);
-        if (w.index)
-            assert_int_equal(w.index->n, 0);
-        end(&w);
-    }
+    assert_int_equal(walk_part(0, 0, NULL), -ENODATA);
+    assert_int_equal(walk_part(0, 1, NULL), -ENODATA);
+    assert_int_equal(walk_part(0, 2, "a/m-00001-of-00002.gguf"), 0);
+    assert_int_equal(walk_part(1, 2, "a/m-00002-of-00002.gguf"), 0);
+    assert_int_equal(walk_part(65534, 65535, "m-65535-of-65535.gguf"), 0);
+    assert_int_equal(walk_part(0, 2, NULL), -EINVAL);
+    assert_int_equal(walk_part(0, 2, "m-00002-of-00002.gguf"), -EINVAL);
+    assert_int_equal(walk_part(1, 2, "m-00001-of-00002.gguf"), -EINVAL);
+    assert_int_equal(walk_part(1, 3, "m-00002-of-00002.gguf"), -EINVAL);
 }
 
 /* ---- files that are refused ------------------------------------------------------------------ */
@@ -855,7 +872,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_types),   cmocka_unit_test(test_values),
-        cmocka_unit_test(test_listed),  cmocka_unit_test(test_no_tensors),
+        cmocka_unit_test(test_listed),  cmocka_unit_test(test_parts),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_beginnings),
         cmocka_unit_test(test_written), cmocka_unit_test(test_not_written),
         cmocka_unit_test(test_config),  cmocka_unit_test(test_fixture),
