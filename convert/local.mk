@@ -21,6 +21,7 @@ dist_convert_DATA = \
 	convert/common-state.rules \
 	convert/deepseek_v3.rules \
 	convert/fused_experts.rules \
+	convert/gguf.cuts \
 	convert/gguf_llama.rules \
 	convert/gguf_qwen3.rules \
 	convert/huggingface.cuts \

@@ -72,7 +72,7 @@ static uint64_t devices_of_experts(const struct cuts *cuts)
 
 static bool is_output(const char *name)
 {
-    return rfs_text_ends(name, "lm_head.weight") ||
+    return rfs_text_ends(name, "lm_head.weight") || strcmp(name, "output.weight") == 0 ||
            (rfs_text_ends(name, "output_layer.weight") && !strstr(name, "mtp."));
 }
 

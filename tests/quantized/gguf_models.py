@@ -4,6 +4,7 @@ import json
 import os
 
 import gguf
+import gguf_files
 import numpy as np
 import shown
 import torch
@@ -75,6 +76,17 @@ def convert(model, kind, path):
     writer.close()
 
 
+# How a module is cut over tensor-parallel ranks: the axis. Others are whole.
+CUT = {"embed_tokens": 0, "lm_head": 0, "q_proj": 0, "k_proj": 0, "v_proj": 0, "gate_proj": 0, "up_proj": 0, "o_proj": 1,
+       "down_proj": 1}
+
+
+def cut(name, tensor, rank):
+    """The part that a rank of two has of a tensor of HuggingFace's model."""
+    axis = CUT.get(name.removesuffix(".weight").rpartition(".")[2])
+    return tensor if axis is None else tensor.chunk(2, axis)[rank].contiguous()
+
+
 def logits(model):
     with torch.no_grad():
         return model.eval()(TOKENS).logits
@@ -116,7 +128,47 @@ class Case:
         got = logits(transformers.AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32))
         if not torch.equal(got, self.want):
             return f"the logits are {got} instead of {self.want}"
-        return self.back(folder)
+        return self.ranks(folder, shown.read(target)) or self.back(folder)
+
+    def ranks(self, folder, model):
+        """tp2 cuts MODEL, the whole one, in HuggingFace's names and in those of the file, also its blocks."""
+        numbers = {"dequantize": True, "dtype": "float32", "dst_rules": "tp2"}
+        config = {"hf_config": os.path.join(folder, "hf", "config.json")}
+        target, own, stored = (os.path.join(folder, f"tp2-{word}") for word in ("convert", "own", "stored"))
+        problem = shown.export(self.source, target, self.options(**numbers)) or \
+            shown.export(self.source, own, {**numbers, **config}) or self.refused(folder)
+        ways = [] if problem else [(target, lambda n, t: (n, t)), (own, self.renamed)]
+        for path, name in ways:
+            for rank in range(2):
+                want = dict(name(n, cut(n, t, rank)) for n, t in model.items() if self.has(n) or path == target)
+                problem = problem or shown.all_differ(shown.read(os.path.join(path, f"rank_{rank}")), want)
+        return problem or self.blocks(own, stored, config)
+
+    def has(self, name):
+        return name != "lm_head.weight" or not self.tied
+
+    def renamed(self, name, tensor):
+        """As llama.cpp converts a model of the rank's part."""
+        heads = {"q_proj": 2, "k_proj": 1}.get(name.removesuffix(".weight").rpartition(".")[2], 0)
+        rows = tensor.numpy()
+        return name_in_file(name), torch.from_numpy(permute(rows, heads).copy()) if heads and self.model == "llama" else tensor
+
+    def blocks(self, own, target, config):
+        """Without dequantize the blocks are cut, if no part ends in one."""
+        problem = shown.export(self.source, target, {"format": "gguf", "dst_rules": "tp2", **config})
+        if self.kind in (Type.Q4_K, Type.Q5_K, Type.Q6_K) and self.model == "llama":  # a row of o_proj is one block
+            return None if problem and "attn_output" in problem else f"it says {problem}"
+        for rank in range(0 if problem else 2):
+            want = shown.read(os.path.join(own, f"rank_{rank}"))
+            tensors = gguf.GGUFReader(os.path.join(target, f"rank_{rank}", f"checkpoint_{rank}.gguf")).tensors
+            got = {t.name: gguf_files.numbers_of(t, torch.float32).to(torch.float32) for t in tensors}
+            problem = problem or shown.all_differ(got, want)
+        return problem
+
+    def refused(self, folder):
+        """Without a config nobody knows the heads."""
+        said = shown.export(self.source, os.path.join(folder, "refused"), {"dequantize": True, "dst_rules": "tp2"})
+        return None if said and "num_attention_heads" in said and "hf_config=" in said else f"it says {said}"
 
     def back(self, folder):
         """Of HuggingFace's model a file: gguf and transformers read it."""

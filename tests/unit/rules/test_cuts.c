@@ -69,8 +69,7 @@ static void degrees_and_rules_are_told_apart(void **unused)
 
 /*
  * What has none: modules of Megatron-Core that are for rules of one's own, their like in
- * HuggingFace's names, and what phi3 and gpt_oss have there; adapters; GGUF files, which no rank
- * loads a part of.
+ * HuggingFace's names, and what phi3 and gpt_oss have there; adapters.
  */
 static const char *const without_cuts[] = {
     "*.mlp.experts.experts.0.*",
@@ -89,9 +88,6 @@ static const char *const without_cuts[] = {
     "*mtp.*.experts.linear_fc?.bias",
     "*.adapter.*",
     "*.lora_*",
-    "blk.*",
-    "token_embd.weight",
-    "output*.weight",
 };
 
 enum { WITHOUT_CUTS = sizeof without_cuts / sizeof *without_cuts };
