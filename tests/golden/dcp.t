@@ -22,18 +22,18 @@ global_step            Int32    [1]             1  [1]           4
 learning_rate          Float32  []              1  []            4
 rng_state              Int32    [4]             2  [2]          16
 
-file          chunks  tensor bytes   bytes
-__0_0.distcp      27        114096  139374
-__1_0.distcp      25        114088  137498
-__2_0.distcp      24        114080  136560
+file          chunks   bytes  file bytes
+__0_0.distcp      27  114096      139374
+__1_0.distcp      25  114088      137498
+__2_0.distcp      24  114080      136560
 
 checkpoint: of torch.distributed.checkpoint, 15 tensors in 76 chunks; 3 files of 413432 bytes
 types: 2 Int32 (20 bytes), 13 Float32 (334.2 KiB)
 export: 4 of 4 files completed, of …/work/src
 $ reshard info dcp --json --name layer2.bias
-{"kind":"boxes","path":"dcp","shown":1,"dtypes":[{"dtype":"Int32","parameters":2,"bytes":20},{"dtype":"Float32","parameters":13,"bytes":342244}],"format":"torch.distributed.checkpoint","parameters":15,"chunks":76,"files":3,"bytes":413432,"aside":[],"export":{"files":4,"total_files":4,"source":"…/work/src","wrong_files":0},"findings":[],"tensors":[{"name":"layer2.bias","dtype":"Float32","shape":[96],"chunks":3,"cuts":[3],"bytes":384}],"rows":[{"file":"__0_0.distcp","chunks":27,"tensor_bytes":114096,"bytes":139374},
-{"file":"__1_0.distcp","chunks":25,"tensor_bytes":114088,"bytes":137498},
-{"file":"__2_0.distcp","chunks":24,"tensor_bytes":114080,"bytes":136560}]}
+{"kind":"boxes","path":"dcp","shown":1,"dtypes":[{"dtype":"Int32","parameters":2,"bytes":20},{"dtype":"Float32","parameters":13,"bytes":342244}],"format":"torch.distributed.checkpoint","parameters":15,"chunks":76,"files":3,"file_bytes":413432,"aside":[],"export":{"files":4,"total_files":4,"source":"…/work/src","wrong_files":0},"findings":[],"tensors":[{"name":"layer2.bias","dtype":"Float32","shape":[96],"chunks":3,"cuts":[3],"bytes":384}],"rows":[{"file":"__0_0.distcp","chunks":27,"bytes":114096,"file_bytes":139374},
+{"file":"__1_0.distcp","chunks":25,"bytes":114088,"file_bytes":137498},
+{"file":"__2_0.distcp","chunks":24,"bytes":114080,"file_bytes":136560}]}
 $ reshard verify dcp --against src -s src_strategy.ckpt
 note: the files are laid out differently from a mount with these options: the tensors were compared, and nothing else
 dcp: 15 tensors, 334.2 KiB: the same as src
@@ -54,11 +54,11 @@ moments.layer1.weight  Float32  [768, 48]       4  [4, 1]  147456
 moments.layer2.weight  Float32  [48, 96]        4  [4, 1]   18432
 moments.layer3.weight  Float32  [96, 12]        4  [4, 1]    4608
 
-file          chunks  tensor bytes   bytes
-__0_0.distcp      15         86520  100470
-__1_0.distcp       6         85248   90876
-__2_0.distcp       6         85248   90876
-__3_0.distcp       6         85248   90876
+file          chunks  bytes  file bytes
+__0_0.distcp      15  86520      100470
+__1_0.distcp       6  85248       90876
+__2_0.distcp       6  85248       90876
+__3_0.distcp       6  85248       90876
 
 checkpoint: of torch.distributed.checkpoint, 15 tensors in 33 chunks; 4 files of 373098 bytes
 shown: 6 of 15 parameters, 340992 bytes
@@ -258,11 +258,11 @@ reshard-manifest.json
 name           dtype    shape      chunks  cuts     bytes
 layer1.weight  Float32  [768, 48]       4  [4, 1]  147456
 
-file                 chunks  tensor bytes  bytes
-_rank0_.safetensors      15         86520  87712
-_rank1_.safetensors       6         85248  85776
-_rank2_.safetensors       6         85248  85776
-_rank3_.safetensors       6         85248  85776
+file                 chunks  bytes  file bytes
+_rank0_.safetensors      15  86520       87712
+_rank1_.safetensors       6  85248       85776
+_rank2_.safetensors       6  85248       85776
+_rank3_.safetensors       6  85248       85776
 
 checkpoint: of HyperParallel, 15 tensors in 33 chunks; 4 files of 345040 bytes
 shown: 1 of 15 parameters, 147456 bytes

@@ -21,8 +21,8 @@ moments.layer3.weight  Float32  [48, 12]   all     18432
 moments.layer3.bias    Float32  [12]       all       384
 rng_state              Int32    [4]        all       128
 
-rank  file                                    parameters   bytes
- 0-7  checkpoint_0.ckpt to checkpoint_7.ckpt          15  190760
+rank  file                                    parameters  file bytes
+ 0-7  checkpoint_0.ckpt to checkpoint_7.ckpt          15      190760
 
 tree: 8 ranks, 1526080 bytes, 190760 each
 format: ckpt
@@ -33,8 +33,8 @@ layer1.weight          Float32  [768, 48]  axis 1 in 2, on 4 ranks each  [768, 2
 moments.layer1.weight  Float32  [768, 48]  axis 1 in 2, on 4 ranks each  [768, 24]  all    147456
 layer2.weight          Float32  [48, 96]   whole on each of 8 devices    [48, 96]   all     18432
 
-rank  file                                    parameters   bytes
- 0-7  checkpoint_0.ckpt to checkpoint_7.ckpt          15  190760
+rank  file                                    parameters  file bytes
+ 0-7  checkpoint_0.ckpt to checkpoint_7.ckpt          15      190760
 
 tree: 8 ranks, 1526080 bytes, 190760 each
 format: ckpt
@@ -48,8 +48,8 @@ $ reshard info src -s dst_strategy.ckpt -n 1
 name           dtype    shape       cut          slice      ranks   bytes
 layer1.weight  Float32  [3072, 24]  axis 0 in 4  [768, 24]  all    294912
 
-rank  file                                    parameters   bytes
- 0-7  checkpoint_0.ckpt to checkpoint_7.ckpt          15  190760
+rank  file                                    parameters  file bytes
+ 0-7  checkpoint_0.ckpt to checkpoint_7.ckpt          15      190760
 
 tree: 8 ranks, 1526080 bytes, 190760 each
 format: ckpt
@@ -108,11 +108,11 @@ reshard: error: …/work/src: no checkpoint in it is named PREFIX-EPOCH_STEP, so
 $ reshard info --json src/rank_0 -n 1
 {"kind":"checkpoint","path":"src/rank_0/checkpoint_0.ckpt","shown":1,"dtypes":[{"dtype":"Int32","parameters":2,"bytes":20},{"dtype":"Float32","parameters":13,"bytes":190180}],"format":"ckpt","parameters":15,"content_bytes":190200,"file_bytes":190760,"checksum":false,"redundancy_removed":false,"other_values":0,"findings":[],"rows":[{"name":"layer1.weight","dtype":"Float32","shape":[768, 24],"bytes":73728,"offset":41}]}
 $ reshard info --json src -s src_strategy.ckpt --name layer1.weight | sed 's/"path":"[^"]*"/"path":…/; /"rank":[2-6]/d'
-{"kind":"tree","path":…,"ranks":8,"highest_rank":7,"bytes":1526080,"least_rank_bytes":190760,"most_rank_bytes":190760,"kinds":1,"sampled":false,"format":"ckpt","encrypted":null,"parameters":15,"stages":1,"devices":8,"shown":1,"dtypes":[{"dtype":"Int32","parameters":2,"bytes":160},{"dtype":"Float32","parameters":13,"bytes":342272}],"aside":[],"findings":[{"kind":"only in the tree","odd":false,"parameter":"global_step","text":"the strategy does not have it, so it is copied unchanged"},
+{"kind":"tree","path":…,"ranks":8,"highest_rank":7,"file_bytes":1526080,"least_rank_bytes":190760,"most_rank_bytes":190760,"kinds":1,"sampled":false,"format":"ckpt","encrypted":null,"parameters":15,"stages":1,"devices":8,"shown":1,"dtypes":[{"dtype":"Int32","parameters":2,"bytes":160},{"dtype":"Float32","parameters":13,"bytes":342272}],"aside":[],"findings":[{"kind":"only in the tree","odd":false,"parameter":"global_step","text":"the strategy does not have it, so it is copied unchanged"},
 {"kind":"only in the tree","odd":false,"parameter":"learning_rate","text":"the strategy does not have it, so it is copied unchanged"},
-{"kind":"only in the tree","odd":false,"parameter":"rng_state","text":"the strategy does not have it, so it is copied unchanged"}],"tensors":[{"name":"layer1.weight","dtype":"Float32","shape":[768, 48],"cut":"axis 1 in 2, on 4 ranks each","slice":[768, 24],"ranks":"all","bytes":147456,"devices":[2, 2, 2],"map":[-1, 1],"optimizer_shard":0,"replicas":4,"stages":[0]}],"rows":[{"rank":0,"file":"checkpoint_0.ckpt","parameters":15,"bytes":190760},
-{"rank":1,"file":"checkpoint_1.ckpt","parameters":15,"bytes":190760},
-{"rank":7,"file":"checkpoint_7.ckpt","parameters":15,"bytes":190760}]}
+{"kind":"only in the tree","odd":false,"parameter":"rng_state","text":"the strategy does not have it, so it is copied unchanged"}],"tensors":[{"name":"layer1.weight","dtype":"Float32","shape":[768, 48],"cut":"axis 1 in 2, on 4 ranks each","slice":[768, 24],"ranks":"all","bytes":147456,"devices":[2, 2, 2],"map":[-1, 1],"optimizer_shard":0,"replicas":4,"stages":[0]}],"rows":[{"rank":0,"file":"checkpoint_0.ckpt","parameters":15,"file_bytes":190760},
+{"rank":1,"file":"checkpoint_1.ckpt","parameters":15,"file_bytes":190760},
+{"rank":7,"file":"checkpoint_7.ckpt","parameters":15,"file_bytes":190760}]}
 
 # strategies and what is near them
 $ reshard info dst_strategy.ckpt --name 'layer*'
@@ -198,10 +198,10 @@ $ chmod -R u+w pt; truncate -s -1 pt/rank_2/checkpoint_2.pt; reshard info pt -n 
 name           dtype    slice      ranks   bytes
 layer1.weight  Float32  [192, 48]  all    110592
 
-rank  file                                parameters  bytes
- 0-1  checkpoint_0.pt to checkpoint_1.pt          15  90551
-   2  checkpoint_2.pt                              ?  90550
-   3  checkpoint_3.pt                             15  90551
+rank  file                                parameters  file bytes
+ 0-1  checkpoint_0.pt to checkpoint_1.pt          15       90551
+   2  checkpoint_2.pt                              ?       90550
+   3  checkpoint_3.pt                             15       90551
 
 tree: 4 ranks, 362203 bytes, 90550 to 90551 each
 format: pt
@@ -224,12 +224,12 @@ $ reshard info src -n 1
 name           dtype    slice      ranks   bytes
 layer1.weight  Float32  [768, 24]  all    368640
 
-rank  file                                    parameters   bytes
- 0-1  checkpoint_0.ckpt to checkpoint_1.ckpt          15  190760
-   3  checkpoint_3.ckpt                                0       0
-   4  checkpoint_4.ckpt                               15  190760
-   5  checkpoint_5.ckpt                                ?  100000
- 6-7  checkpoint_6.ckpt to checkpoint_7.ckpt          15  190760
+rank  file                                    parameters  file bytes
+ 0-1  checkpoint_0.ckpt to checkpoint_1.ckpt          15      190760
+   3  checkpoint_3.ckpt                                0           0
+   4  checkpoint_4.ckpt                               15      190760
+   5  checkpoint_5.ckpt                                ?      100000
+ 6-7  checkpoint_6.ckpt to checkpoint_7.ckpt          15      190760
 
 tree: 7 ranks, 1 missing below the highest, 1053800 bytes, 0 to 190760 each
 format: ckpt

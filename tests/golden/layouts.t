@@ -28,9 +28,9 @@ $ reshard info accelerate/optimizer_0
 name                                      dtype    shape   chunks  cuts    bytes
 optimizer.state.a.weight.momentum_buffer  Float32  [6, 4]       2  [2, 1]     96
 
-file          chunks  tensor bytes  bytes
-__0_0.distcp       1            48   1577
-__1_0.distcp       1            48  14187
+file          chunks  bytes  file bytes
+__0_0.distcp       1     48        1577
+__1_0.distcp       1     48       14187
 
 checkpoint: of torch.distributed.checkpoint, 1 tensors in 2 chunks; 2 files of 15764 bytes
 types: 1 Float32 (96 bytes)

@@ -173,7 +173,7 @@ static int tell_export(struct rfs_store *store, struct rfs_info_report *report, 
 static const struct rfs_column encrypted_columns[] = {
     {"mode", RFS_CELL_TEXT},
     {"blocks", RFS_CELL_NUMBER},
-    {"bytes", RFS_CELL_NUMBER},
+    {"file bytes", RFS_CELL_NUMBER},
 };
 
 /* Describes an encrypted file by its headers, without a key. */

@@ -564,7 +564,7 @@ static const struct rfs_filled rank_columns[] = {
     {{"rank", RFS_CELL_NUMBER}, put_rank},
     {{"file", RFS_CELL_TEXT}, put_rank_file},
     {{"parameters", RFS_CELL_NUMBER}, put_rank_parameters},
-    {{"bytes", RFS_CELL_NUMBER}, put_rank_bytes},
+    {{"file bytes", RFS_CELL_NUMBER}, put_rank_bytes},
 };
 
 static void add_rank_rows(struct tree *tree)
@@ -616,7 +616,7 @@ static void report_tree(struct tree *tree, const char *encrypted)
         fprintf(report->say, "format: %s\n", headers->format);
     rfs_json_put_u64(json, "ranks", headers->n);
     rfs_json_put_u64(json, "highest_rank", ranks - 1);
-    rfs_json_put_u64(json, "bytes", bytes);
+    rfs_json_put_u64(json, "file_bytes", bytes);
     rfs_json_put_u64(json, "least_rank_bytes", least);
     rfs_json_put_u64(json, "most_rank_bytes", most);
     rfs_json_put_u64(json, "kinds", headers->kinds.n);
@@ -786,8 +786,8 @@ static void put_file_bytes(struct rfs_table *table, const void *of)
 static const struct rfs_filled chunked_file_columns[] = {
     {{"file", RFS_CELL_TEXT}, put_file},
     {{"chunks", RFS_CELL_NUMBER}, put_file_chunks},
-    {{"tensor bytes", RFS_CELL_NUMBER}, put_file_content},
-    {{"bytes", RFS_CELL_NUMBER}, put_file_bytes},
+    {{"bytes", RFS_CELL_NUMBER}, put_file_content},
+    {{"file bytes", RFS_CELL_NUMBER}, put_file_bytes},
 };
 
 static void add_chunked_files(const struct rfs_inspect_chunks *chunks, struct rfs_table *table,
@@ -844,7 +844,7 @@ static void report_chunks(struct rfs_info_args *args, const struct rfs_inspect_c
     rfs_json_put_u64(&report->json, "parameters", rows->n);
     rfs_json_put_u64(&report->json, "chunks", chunks->chunks);
     rfs_json_put_u64(&report->json, "files", chunks->n_files);
-    rfs_json_put_u64(&report->json, "bytes", bytes);
+    rfs_json_put_u64(&report->json, "file_bytes", bytes);
     tell_chunks(&args->source, chunks, missing, &report->findings);
 }
 
@@ -900,7 +900,7 @@ static void put_part_bytes(struct rfs_table *table, const void *of)
 static const struct rfs_filled part_columns[] = {
     {{"part", RFS_CELL_NUMBER}, put_part},
     {{"file", RFS_CELL_TEXT}, put_part_file},
-    {{"bytes", RFS_CELL_NUMBER}, put_part_bytes},
+    {{"file bytes", RFS_CELL_NUMBER}, put_part_bytes},
 };
 
 static void report_parts(struct rfs_info_args *args, const struct rfs_headers *headers,
@@ -925,7 +925,7 @@ static void report_parts(struct rfs_info_args *args, const struct rfs_headers *h
     rfs_info_tell_types(report, rows);
     rfs_json_put_text(&report->json, "format", "pt");
     rfs_json_put_u64(&report->json, "parts", headers->n);
-    rfs_json_put_u64(&report->json, "bytes", bytes);
+    rfs_json_put_u64(&report->json, "file_bytes", bytes);
     rfs_json_put_u64(&report->json, "models", parts->models);
     rfs_json_put_u64(&report->json, "optimizers", parts->optimizers);
     rfs_json_put_u64(&report->json, "parameters", rows->n);
