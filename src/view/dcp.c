@@ -717,17 +717,6 @@ static int list_objects(struct rfs_view *view, struct rfs_error *err)
     return 0;
 }
 
-static int show_objects(struct rfs_view *view, struct rfs_error *err)
-{
-    const int rc = rfs_view_objects_check_names(view, err) ?: list_objects(view, err);
-
-    if (rc || dcp_of(view)->objects.n == 0)
-        return rc;
-    dcp_of(view)->objects_file = view->n_files;
-    rfs_view_show(view, "%s", objects_name(view));
-    return 0;
-}
-
 size_t rfs_view_dcp_objects_file(const struct rfs_view *view)
 {
     return view->kind == &rfs_kind_dcp ? dcp_of(view)->objects_file : 0;
@@ -789,6 +778,17 @@ static int make_objects(struct rfs_view *view, struct rfs_rank_plan *plan, struc
     return rfs_image_copied(copied, n, out) ? rfs_fail_memory(err) : 0;
 }
 
+static int show_objects(struct rfs_view *view, struct rfs_error *err)
+{
+    const int rc = rfs_view_objects_check_names(view, err) ?: list_objects(view, err);
+
+    if (rc || dcp_of(view)->objects.n == 0)
+        return rc;
+    dcp_of(view)->objects_file = view->n_files;
+    rfs_view_show(view, "%s", objects_name(view))->make = make_objects;
+    return 0;
+}
+
 /* Shows the files behind those of the ranks. */
 static int show_more(struct rfs_view *view, struct rfs_error *err)
 {
@@ -801,20 +801,6 @@ static int show_more(struct rfs_view *view, struct rfs_error *err)
 }
 
 /* ---- the kind of view ------------------------------------------------------------------------ */
-
-/*
- * Makes the image of .metadata, file 0, or of the objects' file. File 1 + R is rank R's; those
- * behind the ranks' are ready.
- */
-static int image_of(struct rfs_view *view, size_t file, const struct rfs_image **out,
-                    struct rfs_error *err)
-{
-    if (file == 0)
-        return rfs_view_describe(view, 0, make_metadata, out, err);
-    return file == dcp_of(view)->objects_file
-               ? rfs_view_describe(view, file, make_objects, out, err)
-               : 0;
-}
 
 static int open_dcp(struct rfs_view *view, struct rfs_error *err)
 {
@@ -829,7 +815,7 @@ static int open_dcp(struct rfs_view *view, struct rfs_error *err)
     dcp->hyper = view->options.shown == RFS_SHOW_HYPER_PARALLEL;
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
     dcp->mcore_data = !dcp->hyper && chunked && chunked->mcore_data;
-    rfs_view_show(view, "%s", rfs_formats[RFS_ROW_DCP].metadata);
+    rfs_view_show(view, "%s", rfs_formats[RFS_ROW_DCP].metadata)->make = make_metadata;
     for (uint32_t rank = 0; rank < rfs_view_ranks(view); rank++) {
         struct rfs_view_file *file =
             rfs_view_show(view, dcp->hyper ? "_rank%u_.safetensors" : "__%u_0.distcp", rank);
@@ -839,4 +825,4 @@ static int open_dcp(struct rfs_view *view, struct rfs_error *err)
     return show_more(view, err) ?: find_stages(view, err);
 }
 
-const struct rfs_view_kind rfs_kind_dcp = {.open = open_dcp, .image = image_of, .list = list};
+const struct rfs_view_kind rfs_kind_dcp = {.open = open_dcp, .list = list};

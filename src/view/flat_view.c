@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Views whose files lie in the root: one whole checkpoint is divided into shards, a safetensors
- * file each, and a JSON file maps parameters to files. All images are made when the view is opened.
+ * file each, and a JSON file maps parameters to files. All are planned when the view is opened.
  */
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/order.h"
 #include "base/text.h"
+#include "formats/formats.h"
 #include "view/adapter.h"
 #include "view/kinds.h"
 #include "view/model_files.h"
@@ -14,32 +15,31 @@
 
 /* ---- shards ---------------------------------------------------------------------------------- */
 
-/* The shards of a whole checkpoint, a safetensors file each; zero-initialise. */
+/* The state of the view: shards of a whole checkpoint. Shard P is file P; the last may be empty. */
 struct shards {
-    struct rfs_arena memory; /* that of all below */
     const struct rfs_params *params;
-    const char *format; /* a text for the metadata of the files */
-    size_t n;           /* targets that are in some shard */
-    uint32_t *targets;  /* [n] positions in the parameter list, in the order of the map */
-    uint32_t *shard_of; /* [n] */
+    bool own;             /* PARAMS is a list of the view's own, not the planner's */
+    const char *metadata; /* text for the metadata of the files */
+    size_t n;             /* targets that are in some shard */
+    uint32_t *targets;    /* [n] positions in the parameter list, in the order of the map */
+    uint32_t *shard_of;   /* [n] */
     uint32_t n_shards;
     const char **names; /* [n_shards] names of the files */
     uint32_t *order;    /* [n] targets by shard, in order: set by group_targets */
     size_t *ends;       /* [n_shards] where each shard ends in ORDER */
 };
 
-/* Makes room for N targets. False when out of memory. */
-static bool shards_init(struct shards *shards, const struct rfs_params *params, size_t n)
+/* Begins shards with room for N targets of a parameter list. NULL when out of memory. */
+static struct shards *shards_new(struct rfs_view *view, const struct rfs_params *params, size_t n)
 {
-    shards->params = params;
-    shards->targets = rfs_arena_zeros(&shards->memory, n, sizeof *shards->targets);
-    shards->shard_of = rfs_arena_zeros(&shards->memory, n, sizeof *shards->shard_of);
-    return !shards->memory.failed;
-}
+    struct shards *shards = view->state = rfs_arena_zeros(&view->memory, 1, sizeof *shards);
 
-static void shards_end(struct shards *shards)
-{
-    rfs_arena_free(&shards->memory);
+    if (shards) {
+        shards->params = params;
+        shards->targets = rfs_arena_zeros(&view->memory, n, sizeof *shards->targets);
+        shards->shard_of = rfs_arena_zeros(&view->memory, n, sizeof *shards->shard_of);
+    }
+    return view->memory.failed ? NULL : shards;
 }
 
 /* Returns the bytes of a target as shown. */
@@ -55,7 +55,7 @@ static uint64_t shown_bytes(const struct rfs_view *view, const struct rfs_target
 static int group_targets(struct rfs_view *view, struct shards *shards, size_t more,
                          struct rfs_error *err)
 {
-    struct rfs_arena *memory = &shards->memory;
+    struct rfs_arena *memory = &view->memory;
 
     shards->names = rfs_arena_zeros(memory, shards->n_shards, sizeof *shards->names);
     shards->order = rfs_arena_zeros(memory, shards->n, sizeof *shards->order);
@@ -72,43 +72,57 @@ static int group_targets(struct rfs_view *view, struct shards *shards, size_t mo
     return rfs_view_make_room(view, (size_t)shards->n_shards + more, err);
 }
 
-/* Shows an image, which it takes over, of so many parameters. */
-static void show_image(struct rfs_view *view, const char *name, size_t parameters,
-                       struct rfs_image *image)
+/* Returns where a shard begins in the order. */
+static size_t begin_of(const struct shards *shards, size_t shard)
+{
+    return shard > 0 ? shards->ends[shard - 1] : 0;
+}
+
+static int list(struct rfs_view *view, size_t file, struct rfs_view_listing *out,
+                struct rfs_error *err)
+{
+    const struct shards *shards = view->state;
+
+    out->params = shards->params;
+    out->row = &rfs_formats[RFS_FORMAT_SAFETENSORS];
+    out->metadata = shards->metadata;
+    out->divide = "-o file_size=";
+    for (size_t i = begin_of(shards, file); i < shards->ends[file]; i++) {
+        const struct rfs_target *target = &shards->params->targets[shards->order[i]];
+        if (!RFS_PUSH(&out->pieces, (struct rfs_view_piece){shards->order[i], target->shown_type,
+                                                            target->shown_name, 0}))
+            return rfs_fail_memory(err);
+    }
+    return 0;
+}
+
+/* Shows every shard that has a target. Returns 0 or -errno with *err filled. */
+static int show_shards(struct rfs_view *view, struct shards *shards, const char *metadata,
+                       struct rfs_error *err)
+{
+    int rc = view->memory.failed ? rfs_fail_memory(err) : 0;
+    uint64_t bytes;
+
+    shards->metadata = metadata;
+    for (uint32_t p = 0; rc == 0 && p < shards->n_shards; p++) {
+        const size_t n = shards->ends[p] - begin_of(shards, p);
+        if (n == 0)
+            continue;
+        struct rfs_view_file *file = rfs_view_show(view, "%s", shards->names[p]);
+        file->mapped = true;
+        file->parameters = n;
+        rc = rfs_view_plan_file(view, p, &bytes, err);
+    }
+    return rc;
+}
+
+/* Shows a text, which it takes over. */
+static void show_text(struct rfs_view *view, const char *name, const struct rfs_image *image)
 {
     struct rfs_view_file *file = rfs_view_show(view, "%s", name);
 
     file->mapped = true;
-    file->parameters = parameters;
     rfs_view_give_image(file, image);
-}
-
-/* Shows every shard that has a target. Returns 0 or -errno with *err filled. */
-static int show_shards(struct rfs_view *view, const struct shards *shards, struct rfs_error *err)
-{
-    size_t begin = 0;
-
-    if (shards->memory.failed)
-        return rfs_fail_memory(err);
-    for (uint32_t p = 0; p < shards->n_shards; p++) {
-        const size_t n = shards->ends[p] - begin;
-        const uint32_t *positions = shards->order + begin;
-        const struct rfs_safetensors_content content = {.n = n,
-                                                        .format = shards->format,
-                                                        .divide = "-o file_size=",
-                                                        .by_layers =
-                                                            view->options.order == RFS_BY_LAYERS};
-        struct rfs_image *image;
-        begin = shards->ends[p];
-        if (n == 0)
-            continue;
-        const int rc = rfs_view_encode_safetensors(view->catalog, shards->params, positions,
-                                                   content, &image, err);
-        if (rc)
-            return rc;
-        show_image(view, shards->names[p], n, image);
-    }
-    return 0;
 }
 
 /*
@@ -136,7 +150,7 @@ static int show_map(struct rfs_view *view, const struct shards *shards, uint32_t
     map.n = at;
     if (rfs_safetensors_encode_map(rfs_catalog_tables(view->catalog), &map, &image))
         return rfs_fail_memory(err);
-    show_image(view, name, 0, image);
+    show_text(view, name, image);
     return 0;
 }
 
@@ -256,26 +270,26 @@ static int show_huggingface(struct rfs_view *view, const struct rfs_params *para
                             struct rfs_error *err)
 {
     const uint64_t most = view->options.file_size ? view->options.file_size : FILE_BYTES;
-    RFS_CLEANUP(shards_end) struct shards shards = {.format = "pt"};
+    struct shards *shards = shards_new(view, params, params->n);
     RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list names = {0};
     RFS_CLEANUP(rfs_view_model_config_end) struct rfs_view_model_config own = {0};
     struct rfs_view_model_config *model = view->rules ? &view->rules->model : &own;
 
-    if (!shards_init(&shards, params, params->n) || !fill_in_order(view, &shards, most))
+    if (!shards || !fill_in_order(view, shards, most))
         return rfs_fail_memory(err);
     int rc = (view->rules ? 0 : rfs_view_model_find(view, &own, err))
                  ?: rfs_view_model_check(view, model, params, err)
                  ?: rfs_view_model_list(view, model, &names, err)
-                 ?: group_targets(view, &shards, 2 + names.n, err);
-    for (uint32_t p = 0; !rc && p < shards.n_shards; p++)
-        shards.names[p] = shards.n_shards == 1
-                              ? "model.safetensors"
-                              : rfs_arena_printf(&shards.memory, "model-%05u-of-%05u.safetensors",
-                                                 p + 1, shards.n_shards);
+                 ?: group_targets(view, shards, 2 + names.n, err);
+    for (uint32_t p = 0; !rc && p < shards->n_shards; p++)
+        shards->names[p] = shards->n_shards == 1
+                               ? "model.safetensors"
+                               : rfs_arena_printf(&view->memory, "model-%05u-of-%05u.safetensors",
+                                                  p + 1, shards->n_shards);
     if (!rc)
-        rc = show_shards(view, &shards, err);
-    if (!rc && shards.n_shards > 1)
-        rc = show_map(view, &shards, shards.n_shards, "model.safetensors.index.json",
+        rc = show_shards(view, shards, "pt", err);
+    if (!rc && shards->n_shards > 1)
+        rc = show_map(view, shards, shards->n_shards, "model.safetensors.index.json",
                       RFS_WEIGHT_MAP_HUGGINGFACE, err);
     if (!rc)
         rc = log_states(view, err);
@@ -287,19 +301,19 @@ static int show_huggingface(struct rfs_view *view, const struct rfs_params *para
 /* The files that save_pretrained of a PeftModel makes. */
 static int show_peft(struct rfs_view *view, const struct rfs_params *params, struct rfs_error *err)
 {
-    RFS_CLEANUP(shards_end) struct shards shards = {.format = "pt"};
+    struct shards *shards = shards_new(view, params, params->n);
     struct rfs_image *config;
 
-    if (!shards_init(&shards, params, params->n) || !fill_in_order(view, &shards, UINT64_MAX))
+    if (!shards || !fill_in_order(view, shards, UINT64_MAX))
         return rfs_fail_memory(err);
     const int rc =
-        group_targets(view, &shards, 1, err) ?: rfs_view_adapter_config(view, params, &config, err);
+        group_targets(view, shards, 1, err) ?: rfs_view_adapter_config(view, params, &config, err);
     if (rc)
         return rc;
-    show_image(view, RFS_PEFT_CONFIG, 0, config);
+    show_text(view, RFS_PEFT_CONFIG, config);
     /* There is a shard: without tensors there is no config. */
-    shards.names[0] = RFS_PEFT_MODEL;
-    return show_shards(view, &shards, err);
+    shards->names[0] = RFS_PEFT_MODEL;
+    return show_shards(view, shards, "pt", err);
 }
 
 /* ---- view=unified ---------------------------------------------------------------------------- */
@@ -322,17 +336,19 @@ static int show_peft(struct rfs_view *view, const struct rfs_params *params, str
 
 struct unifying {
     struct rfs_view *view;
+    struct rfs_arena memory;        /* of what is needed until the shards are made */
     const struct rfs_params *whole; /* the planner's */
-    uint32_t *position_of; /* by name id: position in WHOLE, or RFS_NO_ID; in the shards' memory */
-    unsigned char *done;   /* [whole->n] 1: in a shard; there, too */
+    struct rfs_params *own;         /* the view's: WHOLE, and additions */
+    uint32_t *position_of;          /* by name id: position in WHOLE, or RFS_NO_ID */
+    unsigned char *done;            /* [whole->n] 1: in a shard */
     size_t n_names;
-    struct shards shards; /* the view's parameter list: WHOLE, and additions */
+    struct shards *shards; /* of OWN */
     struct rfs_error *err;
 };
 
 static void unifying_end(struct unifying *u)
 {
-    shards_end(&u->shards);
+    rfs_arena_free(&u->memory);
 }
 
 /* Returns whether NAME, the source's, is of a gradient. */
@@ -356,11 +372,13 @@ static int prepare(struct unifying *u)
         rfs_arena_alloc(&u->view->memory, sizeof *params + most * sizeof *params->targets);
 
     u->n_names = rfs_intern_count(rfs_catalog_tables(u->view->catalog)->names);
-    u->position_of = rfs_arena_zeros(&u->shards.memory, u->n_names, sizeof *u->position_of);
-    u->done = rfs_arena_zeros(&u->shards.memory, u->whole->n, 1);
-    u->view->state = params;
-    if (!shards_init(&u->shards, params, most) || !params)
+    u->position_of = rfs_arena_zeros(&u->memory, u->n_names, sizeof *u->position_of);
+    u->done = rfs_arena_zeros(&u->memory, u->whole->n, 1);
+    u->own = params;
+    u->shards = shards_new(u->view, params, most);
+    if (!u->shards || u->memory.failed)
         return rfs_fail_memory(u->err);
+    u->shards->own = true;
     memcpy(params, u->whole, sizeof *params + u->whole->n * sizeof *params->targets);
     for (size_t i = 0; i < u->n_names; i++)
         u->position_of[i] = RFS_NO_ID;
@@ -371,8 +389,8 @@ static int prepare(struct unifying *u)
 
 static void take(struct unifying *u, uint32_t position, uint32_t shard)
 {
-    u->shards.shard_of[u->shards.n] = shard;
-    u->shards.targets[u->shards.n++] = position;
+    u->shards->shard_of[u->shards->n] = shard;
+    u->shards->targets[u->shards->n++] = position;
     if (position < u->whole->n)
         u->done[position] = 1;
 }
@@ -447,7 +465,7 @@ static uint32_t lightest(const uint64_t *filled, uint32_t n)
 static int divide(struct unifying *u)
 {
     const uint64_t limit = u->view->options.file_size ? u->view->options.file_size : SHARD_BYTES;
-    struct shards *shards = &u->shards;
+    struct shards *shards = u->shards;
     RFS_FREE struct weighed *weighed = calloc(shards->n + 1, sizeof *weighed);
     RFS_FREE uint64_t *filled = calloc(shards->n + 1, sizeof *filled);
     uint64_t total = 0;
@@ -477,7 +495,7 @@ static int divide(struct unifying *u)
 /* Takes a value of rank 0 as it is there, which the planner would not, into the last shard. */
 static int take_raw(struct unifying *u, const struct rfs_entry *entry)
 {
-    struct rfs_params *params = u->view->state;
+    struct rfs_params *params = u->own;
     struct rfs_target *target = &params->targets[params->n];
 
     *target = (struct rfs_target){
@@ -485,7 +503,7 @@ static int take_raw(struct unifying *u, const struct rfs_entry *entry)
     const int rc = rfs_planner_show(u->view->planner, target, u->err);
     if (rc || target->shown_name == RFS_NO_ID)
         return rc;
-    take(u, (uint32_t)params->n++, u->shards.n_shards - 1);
+    take(u, (uint32_t)params->n++, u->shards->n_shards - 1);
     return 0;
 }
 
@@ -496,7 +514,7 @@ static void take_proved(struct unifying *u)
         const struct rfs_target *target = &u->whole->targets[i];
         const char *name = rfs_catalog_name(u->view->catalog, target->name);
         if (!u->done[i] && target->geometry == RFS_NO_ID && !is_gradient(name))
-            take(u, i, u->shards.n_shards - 1);
+            take(u, i, u->shards->n_shards - 1);
     }
 }
 
@@ -505,7 +523,7 @@ static int take_rest(struct unifying *u)
 {
     const struct rfs_index *index = rfs_catalog_ready(u->view->catalog, 0);
 
-    u->shards.n_shards++;
+    u->shards->n_shards++;
     if (!rfs_catalog_has(u->view->catalog, 0))
         take_proved(u);
     for (size_t i = 0; index && i < index->n; i++) {
@@ -515,7 +533,7 @@ static int take_rest(struct unifying *u)
         if (position != RFS_NO_ID && u->done[position])
             continue;
         if (position != RFS_NO_ID && u->whole->targets[position].geometry == RFS_NO_ID)
-            take(u, position, u->shards.n_shards - 1);
+            take(u, position, u->shards->n_shards - 1);
         else
             rc = take_raw(u, entry);
         if (rc)
@@ -548,42 +566,43 @@ static void warn_of_lost(const struct unifying *u)
 
 static void name_shards(struct unifying *u)
 {
-    struct shards *shards = &u->shards;
+    struct shards *shards = u->shards;
 
     for (uint32_t p = 0; p < shards->n_shards; p++)
         shards->names[p] = p + 1 == shards->n_shards
                                ? "hyper_param.safetensors"
-                               : rfs_arena_printf(&shards->memory, "part%u.safetensors", p);
+                               : rfs_arena_printf(&u->view->memory, "part%u.safetensors", p);
 }
 
 static int show_unified(struct rfs_view *view, const struct rfs_params *params,
                         struct rfs_error *err)
 {
     RFS_CLEANUP(unifying_end)
-    struct unifying u = {.view = view, .whole = params, .err = err, .shards = {.format = "ms"}};
+    struct unifying u = {.view = view, .whole = params, .err = err};
 
     int rc = prepare(&u)
             ?: take_parameters(&u)
             ?: divide(&u)
             ?: take_rest(&u)
-            ?: group_targets(view, &u.shards, 2, err);
+            ?: group_targets(view, u.shards, 2, err);
     if (rc)
         return rc;
     name_shards(&u);
-    rc = show_shards(view, &u.shards, err);
+    rc = show_shards(view, u.shards, "ms", err);
     if (rc)
         return rc;
     warn_of_lost(&u);
-    return show_map(view, &u.shards, u.shards.n_shards - 1, RFS_WEIGHT_MAP_MINDSPORE_NAME,
+    return show_map(view, u.shards, u.shards->n_shards - 1, RFS_WEIGHT_MAP_MINDSPORE_NAME,
                     RFS_WEIGHT_MAP_MINDSPORE, err);
 }
 
 /* ---- the kind of view ------------------------------------------------------------------------ */
 
-/* The state is a parameter list of the view's own, if it is not the planner's. */
 static const struct rfs_params *params_of(const struct rfs_view *view)
 {
-    return view->state;
+    const struct shards *shards = view->state;
+
+    return shards->own ? shards->params : NULL;
 }
 
 static int open_flat(struct rfs_view *view, struct rfs_error *err)
@@ -602,4 +621,4 @@ static int open_flat(struct rfs_view *view, struct rfs_error *err)
     }
 }
 
-const struct rfs_view_kind rfs_kind_flat = {.open = open_flat, .params = params_of};
+const struct rfs_view_kind rfs_kind_flat = {.open = open_flat, .list = list, .params = params_of};

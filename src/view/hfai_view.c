@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "formats/formats.h"
 #include "formats/torch/torch_encode.h"
 #include "view/kinds.h"
 
@@ -174,30 +175,42 @@ static struct rfs_torch_origin *origins_of(const struct rfs_view *view)
     return origins;
 }
 
-static int image_of(struct rfs_view *view, size_t file, const struct rfs_image **out,
-                    struct rfs_error *err)
+/* Lists a file of a document, which is no tensors, or of the tensors of a model. */
+static int list(struct rfs_view *view, size_t file, struct rfs_view_listing *out,
+                struct rfs_error *err)
+{
+    static const struct rfs_params none;
+    const struct rfs_view_file *shown = &view->files[file];
+
+    (void)err;
+    out->params = shown->mapped ? parts_of(view)->params[shown->rank] : &none;
+    out->row = &rfs_formats[shown->mapped ? RFS_FORMAT_SAFETENSORS : RFS_FORMAT_TORCH];
+    out->kind = (unsigned)file;
+    out->whole = true;
+    out->metadata = "pt";
+    return 0;
+}
+
+static int encode(struct rfs_view *view, const struct rfs_view_listing *listing,
+                  struct rfs_format_content *content, struct rfs_image **out, struct rfs_error *err)
 {
     struct rfs_document document = {0};
-    struct rfs_image *fresh;
 
-    RFS_FREE char *stem = strdup(view->files[file].name);
+    if (listing->row != &rfs_formats[RFS_FORMAT_TORCH])
+        return listing->row->encode(content, out, err);
+    RFS_FREE char *stem = strdup(view->files[listing->kind].name);
     RFS_FREE struct rfs_torch_origin *origins = origins_of(view);
     if (!stem || !origins)
         return rfs_fail_memory(err);
     stem[strlen(stem) - 3] = '\0'; /* without .pt */
-    int rc = make_document(parts_of(view), file, &document, err);
-    const struct rfs_torch_content content = {
-        .document = &document,
-        .origins = origins,
-        .stem = stem,
-        .path = rfs_catalog_path(view->catalog),
-        .crc = view->options.zip_crc,
-    };
-    if (rc == 0)
-        rc = rfs_torch_encode(&content, &fresh, err);
+    const struct rfs_torch_content torch = {.document = &document,
+                                            .origins = origins,
+                                            .stem = stem,
+                                            .path = content->path,
+                                            .crc = view->options.zip_crc};
+    const int rc = make_document(parts_of(view), listing->kind, &document, err)
+                       ?: rfs_torch_encode(&torch, out, err);
     rfs_document_free(&document);
-    if (rc == 0)
-        *out = rfs_view_publish(&view->files[file], fresh);
     return rc;
 }
 
@@ -242,30 +255,23 @@ static struct rfs_view_file *show(struct rfs_view *view, const char *form, size_
 /* Shows a model whose tensors fit safetensors; the log says why others are not shown. */
 static int show_safetensors(struct rfs_view *view, uint32_t number, struct rfs_error *err)
 {
-    const struct rfs_params *params = parts_of(view)->params[number];
-    struct rfs_image *image = NULL;
     struct rfs_error failure = parts_of(view)->failure;
     struct rfs_view_file *file =
         show(view, "model%s.safetensors", number, parts_of(view)->n_models);
-    const struct rfs_safetensors_content content = {.n = params ? params->n : 0, .format = "pt"};
+    uint64_t bytes;
 
-    const int rc =
-        failure.code
-            ?: rfs_view_encode_safetensors(view->catalog, params, NULL, content, &image, &failure);
+    file->rank = number;
+    file->mapped = true;
+    const int rc = failure.code ?: rfs_view_plan_file(view, view->n_files - 1, &bytes, &failure);
     if (rc == -EINVAL || rc == -EFBIG) {
         rfs_log(&view->log, RFS_WARNING, FOLDER "/%s is left out: %s", file->name, failure.text);
         *file = (struct rfs_view_file){0};
         view->n_files--;
         return 0;
     }
-    if (rc) {
+    if (rc)
         *err = failure;
-        return rc;
-    }
-    file->rank = number;
-    file->mapped = true;
-    rfs_view_give_image(file, image);
-    return 0;
+    return rc;
 }
 
 static void show_all(struct rfs_view *view, const char *form, size_t n)
@@ -347,7 +353,8 @@ static int open_parts(struct rfs_view *view, struct rfs_error *err)
 }
 
 const struct rfs_view_kind rfs_kind_parts = {.open = open_parts,
-                                             .image = image_of,
+                                             .list = list,
+                                             .encode = encode,
                                              .plan = plan_of,
                                              .tensors = tensors_of,
                                              .name_group = name_group,

@@ -37,11 +37,6 @@ void rfs_view_give_image(struct rfs_view_file *file, const struct rfs_image *ima
     atomic_init(&file->size, 1 + image->bytes);
 }
 
-const struct rfs_image *rfs_view_publish(struct rfs_view_file *file, struct rfs_image *fresh)
-{
-    return RFS_PUBLISH(&file->own, (const struct rfs_image *)fresh, rfs_image_free);
-}
-
 /* ---- files with equal listings --------------------------------------------------------------- */
 
 /* Keys of a listing: of equal images, and of images that differ only in where tensors begin. */
@@ -287,7 +282,7 @@ static int find(struct rfs_view *view, size_t file, const struct rfs_image **out
 {
     const struct rfs_image *own = RFS_PUBLISHED(&view->files[file].own);
     const uint32_t key = atomic_load(&view->files[file].key);
-    int rc = own || key > 0 || !view->kind->image ? 0 : view->kind->image(view, file, &own, err);
+    int rc = own || !view->files[file].make ? 0 : rfs_view_describe(view, file, &own, err);
 
     if (rc == 0 && !own && key > 0 && out && (*out = take(view, key - 1)))
         *bytes = (*out)->bytes;

@@ -33,12 +33,21 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+struct rfs_view;
+/*
+ * Makes the image of a file that describes others, and adds to PLAN the sources that it depends on.
+ * Returns 0, or -errno with *err filled.
+ */
+typedef int rfs_view_make_fn(struct rfs_view *view, struct rfs_rank_plan *plan,
+                             struct rfs_image **out, struct rfs_error *err);
+
 /* A file that is shown. It is planned once; the rest is constant once the view is open. */
 struct rfs_view_file {
-    const char *name;  /* in the view's memory */
-    uint32_t rank;     /* the destination rank whose plan the file is made by */
-    bool mapped;       /* readers map it */
-    size_t parameters; /* how many it has, or RFS_IN_PLAN; 0 if it has more than tensors */
+    const char *name;       /* in the view's memory */
+    uint32_t rank;          /* the destination rank whose plan the file is made by */
+    bool mapped;            /* readers map it */
+    size_t parameters;      /* how many it has, or RFS_IN_PLAN; 0 if it has more than tensors */
+    rfs_view_make_fn *make; /* makes it, if it describes others; or NULL */
     /* Owned; the image that it has for good; NULL: it is not made yet, or made of a listing. */
     _Atomic(const struct rfs_image *) own;
     struct rfs_rank_plan *plan; /* owned; its sources; NULL: as struct rfs_view_kind says */
@@ -77,7 +86,6 @@ struct rfs_view_listing {
     const char *metadata, *divide;         /* see struct rfs_format_content */
 };
 
-struct rfs_view;
 struct rfs_follow;
 struct rfs_format_content;
 struct rfs_format_row;
@@ -93,13 +101,7 @@ struct rfs_view_kind {
      * *err filled.
      */
     int (*open)(struct rfs_view *view, struct rfs_error *err);
-    /*
-     * Makes the image that a file is to have for good, or gives NULL if it is of a listing. Returns
-     * 0 or -errno with *err filled. NULL: all that have one were shown with it.
-     */
-    int (*image)(struct rfs_view *view, size_t file, const struct rfs_image **out,
-                 struct rfs_error *err);
-    /* Plans a file of tensors, and lists it. Returns 0 or -errno with *err filled. */
+    /* Plans a file that describes no others, and lists it. Returns 0 or -errno with *err filled. */
     int (*list)(struct rfs_view *view, size_t file, struct rfs_view_listing *out,
                 struct rfs_error *err);
     /* Encodes a file, and adds what is no tensor. NULL: the encoder of the row does. */
@@ -330,11 +332,6 @@ bool rfs_view_is_planned(const struct rfs_view *view, size_t file, uint64_t *byt
 /* Gives a file, as it is shown, an image for good, which it takes over. */
 void rfs_view_give_image(struct rfs_view_file *file, const struct rfs_image *image);
 /*
- * Publishes FRESH, which it takes over, as a file's own; if another thread was faster, that
- * thread's is returned.
- */
-const struct rfs_image *rfs_view_publish(struct rfs_view_file *file, struct rfs_image *fresh);
-/*
  * Lists targets of a parameter list for encoders: those at N POSITIONS, or with NULL the first N.
  * Returns an array that the caller frees, or NULL when out of memory.
  */
@@ -359,15 +356,9 @@ int rfs_view_origins_of_files(const struct rfs_view *view, const uint32_t *files
 int rfs_view_origins_of_target(const struct rfs_tensors *tensors, uint32_t target,
                                struct rfs_view_origins *out);
 
-/*
- * Makes the image of a file, and adds to PLAN the sources that it depends on. Returns 0, or -errno
- * with *err filled.
- */
-typedef int rfs_view_make_fn(struct rfs_view *view, struct rfs_rank_plan *plan,
-                             struct rfs_image **out, struct rfs_error *err);
-/* Has the image of FILE made, with its plan, and publishes both. Returns what MAKE returns. */
-int rfs_view_describe(struct rfs_view *view, size_t file, rfs_view_make_fn *make,
-                      const struct rfs_image **out, struct rfs_error *err);
+/* Has the image of a FILE that has MAKE made, and publishes it with its plan. 0 or -errno. */
+int rfs_view_describe(struct rfs_view *view, size_t file, const struct rfs_image **out,
+                      struct rfs_error *err);
 /*
  * Adds the sources of all ranks of the destination to a plan, each once. Returns 0, or -errno with
  * *err filled.

@@ -228,12 +228,6 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
 
 /* ---- the kind of view ------------------------------------------------------------------------ */
 
-static int image_of(struct rfs_view *view, size_t file, const struct rfs_image **out,
-                    struct rfs_error *err)
-{
-    return file == 0 ? rfs_view_describe(view, 0, make_metadata, out, err) : 0;
-}
-
 /* Shows common.json, which a save of a single card has, too, without metadata.json. */
 static int pass_on_common(struct rfs_view *view, struct rfs_error *err)
 {
@@ -253,7 +247,7 @@ static int open_mindformers(struct rfs_view *view, struct rfs_error *err)
 
     if (rc)
         return rc;
-    rfs_view_show(view, "%s", rfs_formats[RFS_ROW_MINDFORMERS].metadata);
+    rfs_view_show(view, "%s", rfs_formats[RFS_ROW_MINDFORMERS].metadata)->make = make_metadata;
     rc = pass_on_common(view, err);
     for (uint32_t s = 0; rc == 0 && s < view->scale.dst_stages; s++)
         rc = add_stage(view, s, err);
@@ -263,5 +257,4 @@ static int open_mindformers(struct rfs_view *view, struct rfs_error *err)
     return rc;
 }
 
-const struct rfs_view_kind rfs_kind_mindformers = {
-    .open = open_mindformers, .image = image_of, .list = list};
+const struct rfs_view_kind rfs_kind_mindformers = {.open = open_mindformers, .list = list};

@@ -190,21 +190,21 @@ static void free_plan(struct rfs_rank_plan **plan)
     free(*plan);
 }
 
-int rfs_view_describe(struct rfs_view *view, size_t file, rfs_view_make_fn *make,
-                      const struct rfs_image **out, struct rfs_error *err)
+int rfs_view_describe(struct rfs_view *view, size_t file, const struct rfs_image **out,
+                      struct rfs_error *err)
 {
     RFS_CLEANUP(free_plan)
     struct rfs_rank_plan *plan = new_plan(rfs_files_count_paths(rfs_catalog_files(view->catalog)));
     struct rfs_image *image = NULL;
 
-    const int rc = plan ? make(view, plan, &image, err) : rfs_fail_memory(err);
+    const int rc = plan ? view->files[file].make(view, plan, &image, err) : rfs_fail_memory(err);
     if (rc)
         return rc;
     pthread_mutex_lock(&view->lock);
     if (!view->files[file].plan)
         view->files[file].plan = RFS_STEAL(plan);
     pthread_mutex_unlock(&view->lock);
-    *out = rfs_view_publish(&view->files[file], image);
+    *out = RFS_PUBLISH(&view->files[file].own, (const struct rfs_image *)image, rfs_image_free);
     return 0;
 }
 
