@@ -142,7 +142,8 @@ static void find_quantization(struct rfs_hf_config *config, const char *text, si
         if (!rfs_json_read_part(&json, &part))
             break;
         size_t end = json.at;
-        if (found || other) { /* from where the member before it ends, or from the brace */
+        if ((found || other) && text[begin + part.at] != 'n') { /* null says nothing */
+            /* from where the member before it ends, or from the brace */
             if (!kept && rfs_json_read_peek(&json, ','))
                 end = json.at + 1;
             add_cut(config, begin + before, begin + end);

@@ -225,6 +225,81 @@ def hf_variant():
     return "m", tensors
 
 
+@layout("transformers, a variant in parts", says=["convert=llama,"])
+def hf_variant_parts():
+    tensors = llama()
+    in_parts("m", tensors)
+    for i in 1, 2:
+        os.rename(f"m/model-{i:05}-of-00002.safetensors", f"m/model.fp16-{i:05}-of-00002.safetensors")
+    with open("m/model.safetensors.index.json", encoding="utf-8") as file:
+        text("m/model.safetensors.index.fp16.json", file.read().replace("model-0", "model.fp16-0"))
+    os.unlink("m/model.safetensors.index.json")
+    text("m/config.json", config())
+    return "m", tensors
+
+
+@layout("a model in parts that lost its index", says=["convert=llama,", "'mtp.safetensors'"])
+def hf_parts_alone():
+    tensors = llama()
+    in_parts("m", tensors)
+    os.unlink("m/model.safetensors.index.json")
+    safetensors("m/mtp.safetensors", {"mtp.fc.weight": Numbers(0x5000)(4, 4)})
+    text("m/config.json", config(quantization_config=None, architectures=None))
+    return "m", tensors
+
+
+@layout("Mistral, both forms in parts", says=["convert=", "'consolidated-00001-of-00002.safetensors'"], never=["-of-00002.safetensors NEW"])
+def hf_and_consolidated_parts():
+    tensors = llama()
+    in_parts("m", tensors)
+    in_parts("m", {"tok_embeddings.weight": tensors["model.embed_tokens.weight"], "norm.weight": tensors["model.norm.weight"]}, "consolidated")
+    text("m/config.json", config("mistral"))
+    return "m", tensors
+
+
+@layout("transformers, a model of torch.compile", says=["names=unwrap"])
+def hf_compiled():
+    tensors = llama()
+    torch_save("m/pytorch_model.bin", {f"_orig_mod.{n.replace('layers.0.', 'layers.0._checkpoint_wrapped_module.')}": t for n, t in tensors.items()})
+    text("m/config.json", config())
+    return "m", tensors
+
+
+@layout("a trainer's dict of a model below DDP", says=["entry=model", "names=unwrap"])
+def ddp_dict():
+    tensors = llama()
+    torch_save("m/last.pt", {"model": {f"module.{n}": t for n, t in tensors.items()}, "epoch": 3})
+    text("m/config.json", config())
+    return "m", tensors
+
+
+@layout("an adapter beside its base model, in one folder", says=["one whole checkpoint", "'adapter_model.safetensors'"], never=["an adapter of PEFT"])
+def model_and_adapter():
+    adapter("m")
+    return "m", hf("m")
+
+
+@layout("LLaMA-Factory's reward model with an adapter", says=["an adapter of PEFT", "'value_head.safetensors'"])
+def adapter_and_head():
+    safetensors("m/value_head.safetensors", {"v_head.summary.weight": Numbers(0x6000)(1, 16)})
+    return "m", adapter("m", "org/base")
+
+
+@layout("a config.json that is no JSON", says=["m/config.json: ", "not valid JSON"], never=["convert="])
+def hf_page_for_config():
+    tensors = hf("m")
+    data("m/config.json", PAGE)
+    return "m", tensors
+
+
+@layout("ComfyUI, models of several names", says=["c/ae.safetensors", "c/flux1-dev.safetensors"], never=["newest"])
+def comfy():
+    parts = {"ae.safetensors": toy(), "flux1-dev.safetensors": toy(0x3000)}
+    for name, tensors in parts.items():
+        safetensors(f"c/{name}", tensors)
+    return "c", parts
+
+
 @layout("transformers, beside TensorFlow's, Flax's and ONNX files", says=["convert=llama,"])
 def hf_every_form():
     tensors = hf("m")
@@ -462,6 +537,18 @@ def diffusers_component():
     return "pipe/vae", parts["vae"]
 
 
+@layout("diffusers, with variants, as on the hub", says=["pipe/unet", "pipe/vae"])
+def diffusers_variants():
+    parts = {"unet": toy(), "vae": toy(0x2000)}
+    for part, tensors in parts.items():
+        at = f"pipe/{part}/diffusion_pytorch_model"
+        safetensors(f"{at}.safetensors", tensors)
+        safetensors(f"{at}.fp16.safetensors", {n: t.half() for n, t in tensors.items()})
+        torch_save(f"{at}.bin", {n: t + 1 for n, t in tensors.items()})
+    text("pipe/model_index.json", {"_class_name": "Pipeline"})
+    return "pipe", parts
+
+
 @layout("diffusers, one component in parts")
 def diffusers_parts():
     in_parts("pipe/transformer", toy(), "diffusion_pytorch_model")
@@ -495,6 +582,7 @@ def open_clip():
 def mlx():
     tensors = llama()
     safetensors("m/model.safetensors", dict(sorted(tensors.items())), {"format": "mlx"})
+    text("m/model.safetensors.index.json", {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(tensors, "model.safetensors")})
     text("m/config.json", config())
     return "m", tensors
 
@@ -922,6 +1010,29 @@ def refusal(name, program, *words):
 def _orbax():
     shutil.copytree(f"{FIXTURES}/layouts/orbax", "o")
     return "o"
+
+
+@refusal("part_missing", "a download that was stopped", "'model-00002-of-00002.safetensors' is missing")
+def _part_missing():
+    in_parts("m/model", toy())
+    os.unlink("m/model/model-00002-of-00002.safetensors")
+    os.unlink("m/model/model.safetensors.index.json")
+    return "m"
+
+
+@refusal("part_missing_of_index", "the same, with the index", "index.json", "it names 'model-00002-of-00002.safetensors'")
+def _part_missing_of_index():
+    in_parts("m", toy())
+    os.unlink("m/model-00002-of-00002.safetensors")
+    return "m"
+
+
+@refusal("link_to_nothing", "the hub's cache before a download has ended", "'model.safetensors'", "is not there")
+def _link_to_nothing():
+    hub_of("models--org--name")
+    at = f"models--org--name/snapshots/{'ab' * 20}"
+    os.unlink(os.path.realpath(f"{at}/model.safetensors"))
+    return at
 
 
 @refusal("json_of_a_run", "NeMo RL, its training_info.json", "JSON")

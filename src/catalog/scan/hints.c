@@ -124,14 +124,63 @@ static bool list(struct rfs_store *store, const char *path, struct folders *out)
     return true;
 }
 
-/* Says whether a folder has files of tensors and no folders: each is a checkpoint by itself. */
+/* Returns a number for the beginning of a name: the greatest is wanted most. */
+static int wanted(const struct rfs_scan_found *file)
+{
+    static const char *const stems[] = {"model", "last"};
+    const size_t n = rfs_format_stem(file->name, file->format);
+    int found = 0;
+
+    for (int i = 0; i < 2; i++)
+        if (n == strlen(stems[i]) && strncmp(file->name, stems[i], n) == 0)
+            found = i + 1;
+    return found;
+}
+
+/* Adds the path of FILE in the folder PATH. False: there are enough. */
+static bool add_file(const char *path, const struct rfs_scan_found *file, struct rfs_path_list *out)
+{
+    return rfs_path_list_add(out, rfs_path_join(path, file->name)) && out->n < RFS_SCAN_INSIDE_MOST;
+}
+
+void rfs_scan_likely(struct rfs_store *store, const char *path, struct rfs_path_list *out)
+{
+    RFS_CLEANUP(rfs_scan_listing_free) struct rfs_scan_listing listing = {0};
+    const struct rfs_source_spec spec = {.store = store, .options = &rfs_options_defaults};
+    struct rfs_error unused;
+    bool several = false;
+
+    if (rfs_scan_is_divided(store, path) ||
+        rfs_scan_listing_read(&spec, path, NULL, &listing, &unused) || listing.n == 0)
+        return;
+    rfs_aside_drop_states(&listing, NULL);
+    const struct rfs_scan_found *newest = listing.data;
+    for (size_t i = 1; i < listing.n; i++) {
+        const struct rfs_scan_found *file = &listing.data[i];
+        if ((wanted(file) - wanted(newest) ?: rfs_scan_name_compare(file->name, newest->name)) >= 0)
+            newest = file;
+    }
+    for (size_t i = 0; i < listing.n && wanted(newest) == 0; i++)
+        several |= compare_series(listing.data[i].name, newest->name) != 0;
+    if (!several)
+        add_file(path, newest, out);
+    for (size_t i = 0; i < listing.n && several; i++)
+        several = add_file(path, &listing.data[i], out);
+}
+
+/*
+ * Says whether a folder has files of tensors and no folders: each is a checkpoint by itself, or
+ * some of their parts are missing.
+ */
 static bool is_of_files(struct rfs_store *store, const char *path)
 {
     RFS_CLEANUP(free_folders) struct folders folders = {.n = 0};
-    RFS_FREE char *file =
-        list(store, path, &folders) && folders.n == 0 ? rfs_scan_newest(store, path) : NULL;
+    RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list files = {0};
 
-    return file != NULL;
+    if (!list(store, path, &folders) || folders.n > 0)
+        return false;
+    rfs_scan_likely(store, path, &files);
+    return files.n > 0 || rfs_scan_is_divided(store, path);
 }
 
 struct search {

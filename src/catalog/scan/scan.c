@@ -240,38 +240,6 @@ bool rfs_scan_is_whole(struct rfs_store *store, const char *path)
     return is;
 }
 
-/* Returns a number for the beginning of a name: the greatest is wanted most. */
-static int wanted(const struct rfs_scan_found *file)
-{
-    static const char *const stems[] = {"model", "last"};
-    const size_t n = rfs_format_stem(file->name, file->format);
-    int found = 0;
-
-    for (int i = 0; i < 2; i++)
-        if (n == strlen(stems[i]) && strncmp(file->name, stems[i], n) == 0)
-            found = i + 1;
-    return found;
-}
-
-char *rfs_scan_newest(struct rfs_store *store, const char *path)
-{
-    RFS_CLEANUP(rfs_scan_listing_free) struct rfs_scan_listing listing = {0};
-    const struct rfs_source_spec spec = {.store = store, .options = &rfs_options_defaults};
-    struct rfs_error unused;
-
-    if (rfs_scan_is_divided(store, path) ||
-        rfs_scan_listing_read(&spec, path, NULL, &listing, &unused) || listing.n == 0)
-        return NULL;
-    rfs_aside_drop_states(&listing, NULL);
-    const struct rfs_scan_found *newest = listing.data;
-    for (size_t i = 1; i < listing.n; i++) {
-        const struct rfs_scan_found *file = &listing.data[i];
-        if ((wanted(file) - wanted(newest) ?: rfs_scan_name_compare(file->name, newest->name)) >= 0)
-            newest = file;
-    }
-    return rfs_path_join(path, newest->name);
-}
-
 static int look_for_rank(void *ctx, const struct dirent *entry)
 {
     bool *found = ctx;

@@ -113,12 +113,6 @@ bool rfs_scan_is_first(const char *path, enum rfs_format format);
 bool rfs_scan_is_whole(struct rfs_store *store, const char *path);
 /* Says whether a folder has a checkpoint of any kind, without looking into folders below it. */
 bool rfs_scan_is_any(struct rfs_store *store, const char *path);
-/*
- * Returns the path of the file of tensors in a folder that is likely wanted, where a view takes
- * none: "last" or "model" by its name, else the one with the greatest numbers. malloc'ed; NULL:
- * there is none, or its files are parts (rfs_scan_is_divided).
- */
-char *rfs_scan_newest(struct rfs_store *store, const char *path);
 /* Says whether a folder of that name is a rank's: rank_ and digits. */
 bool rfs_scan_is_rank(const char *name);
 /*
@@ -129,11 +123,17 @@ int rfs_scan_foreign(struct rfs_store *store, const char *path, int rc, struct r
 /*
  * Adds the checkpoints in folders below PATH to OUT, a few levels down; some may be left out for
  * lack of memory. Of several whose names differ in numbers it is that of STEP, or the last. With
- * FILES, folders of files that are checkpoints each, if there is nothing else.
+ * FILES, folders of files that are checkpoints each or parts, if there is nothing else.
  */
 #define RFS_SCAN_INSIDE_MOST 8
 void rfs_scan_inside(struct rfs_store *store, const char *path, int64_t step, bool files,
                      struct rfs_path_list *out);
+/*
+ * Adds to OUT the file of tensors in a folder that is likely wanted, where a view takes none:
+ * "last" or "model" by its name, else the one with the greatest numbers. Adds all where the names
+ * differ in more than numbers, and none where the files are parts (rfs_scan_is_divided).
+ */
+void rfs_scan_likely(struct rfs_store *store, const char *path, struct rfs_path_list *out);
 /* Returns the first of them for a message, as "A or B", malloc'ed; NULL for none. */
 char *rfs_scan_named(struct rfs_store *store, const char *path, int64_t step);
 

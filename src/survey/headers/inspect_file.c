@@ -484,9 +484,9 @@ void rfs_inspect_below(struct rfs_store *store, const char *folder, struct rfs_p
     rfs_scan_inside(store, folder, RFS_ANY_NUMBER, true, out);
 }
 
-char *rfs_inspect_newest(struct rfs_store *store, const char *folder)
+void rfs_inspect_likely(struct rfs_store *store, const char *folder, struct rfs_path_list *out)
 {
-    return rfs_scan_newest(store, folder);
+    rfs_scan_likely(store, folder, out);
 }
 
 int rfs_inspect_group(struct rfs_store *store, const char *path, uint32_t **ranks, size_t *n,

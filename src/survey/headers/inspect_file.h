@@ -52,8 +52,8 @@ bool rfs_inspect_is_name(const char *name);
 int rfs_inspect_rank_file(struct rfs_store *store, const char *folder, char **out,
                           struct rfs_error *err);
 
-/* Returns the file of tensors that is likely wanted of a folder, as rfs_scan_newest does. */
-char *rfs_inspect_newest(struct rfs_store *store, const char *folder);
+/* Adds the files of tensors that are likely wanted of a folder, as rfs_scan_likely does. */
+void rfs_inspect_likely(struct rfs_store *store, const char *folder, struct rfs_path_list *out);
 
 /* A file of one checkpoint. */
 struct rfs_inspect_file {

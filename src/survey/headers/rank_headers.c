@@ -56,12 +56,18 @@ static struct rfs_source_spec make_spec(const struct rfs_headers_source *source,
     return spec;
 }
 
+const char *rfs_headers_file(const struct rfs_headers_source *source)
+{
+    struct rfs_catalog *catalog = source->catalog;
+
+    return rfs_files_path(rfs_catalog_files(catalog),
+                          rfs_catalog_file(catalog, rfs_catalog_lowest(catalog)));
+}
+
 /* Returns the mode in which files are encrypted, where no key is given; else NULL. */
 static const char *encryption(const struct rfs_headers_source *source)
 {
-    struct rfs_catalog *catalog = source->catalog;
-    const char *path = rfs_files_path(rfs_catalog_files(catalog),
-                                      rfs_catalog_file(catalog, rfs_catalog_lowest(catalog)));
+    const char *path = rfs_headers_file(source);
     unsigned char head[4];
 
     if (source->encrypted || rfs_store_head(source->store, path, head, sizeof head) != sizeof head)

@@ -33,10 +33,11 @@ struct rfs_advice {
         given; /* the config that the user gives for rules, in place of those near */
     struct rfs_inspect_model config; /* what the nearest config says */
     char *misfit;                    /* why rules for its model do not fit; owned; or NULL */
+    char *unread;                    /* why no config is read; owned; or NULL */
     struct rfs_headers_source source;
     char *about;               /* owned */
     struct rfs_settings basis; /* the user's options, and the strategy of the source */
-    struct rfs_settings model; /* entry= of the model in a trainer's dict, dequantize */
+    struct rfs_settings model; /* entry= of a trainer's dict, dequantize, names=unwrap */
     struct rfs_settings rules; /* the options of conversion rules, or none */
     char *to;                  /* the side that they make; owned */
     uint32_t ranks;
@@ -101,7 +102,7 @@ void rfs_advice_find_dict(struct rfs_advice *advice, const struct rfs_path_list 
 void rfs_advice_find_dict_inside(struct rfs_advice *advice);
 /* Returns the configs that count: that of the user, or those of the nearest place. */
 const struct rfs_path_list *rfs_advice_configs(const struct rfs_advice *advice);
-/* Reads what a config says of its model. One that cannot be read says nothing. 0 or -ENOMEM. */
+/* Reads what a config says of its model, or why it cannot be read. 0 or -ENOMEM. */
 int rfs_advice_learn_config(struct rfs_advice *advice, const char *path, struct rfs_error *err);
 /* Finds rules and a config that fit the tensors of the source. 0 or -errno with *err filled. */
 int rfs_advice_find_rules(struct rfs_advice *advice, struct rfs_error *err);

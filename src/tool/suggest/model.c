@@ -170,12 +170,13 @@ static bool is_the_only(struct rfs_advice *advice, const struct rfs_path_list *c
 
 int rfs_advice_learn_config(struct rfs_advice *advice, const char *path, struct rfs_error *err)
 {
-    struct rfs_error unused = {0};
+    struct rfs_error why = {0};
 
     rfs_inspect_model_free(&advice->config);
-    return rfs_inspect_model(advice->source.store, path, &advice->config, &unused) == -ENOMEM
-               ? rfs_fail_memory(err)
-               : 0;
+    const int rc = rfs_inspect_model(advice->source.store, path, &advice->config, &why);
+    if (rc && !advice->unread)
+        advice->unread = strdup(why.text);
+    return rc == -ENOMEM || (rc && !advice->unread) ? rfs_fail_memory(err) : 0;
 }
 
 int rfs_advice_find_rules(struct rfs_advice *advice, struct rfs_error *err)

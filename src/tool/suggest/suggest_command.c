@@ -225,12 +225,13 @@ static void offer_weights(struct rfs_advice *advice)
 
 static void suggest_whole(struct rfs_advice *advice, const char *format)
 {
-    const bool quantized = rfs_settings_last(&advice->model, "dequantize");
+    const bool changed = rfs_settings_last(&advice->model, "dequantize") ||
+                         rfs_settings_last(&advice->model, "names");
 
     offer_converted(advice);
     offer_strategies(advice);
     suggest_saves(advice);
-    if (strcmp(format, "safetensors") == 0 && !quantized)
+    if (strcmp(format, "safetensors") == 0 && !changed)
         rfs_advice_offer(
             advice, (struct rfs_offer){"a checkpoint that torch.distributed.checkpoint loads",
                                        "reshard export", NEW, .pairs = RFS_PAIRS("view", "dcp")});
@@ -313,6 +314,8 @@ static void note_config(struct rfs_advice *advice, enum rfs_inspect_what what)
         return;
     if (advice->config.type && rfs_advice_configs(advice)->n == 1)
         rfs_advice_note_misfit(advice);
+    else if (advice->unread)
+        rfs_advice_note(advice, RFS_STEAL(advice->unread));
     else if (advice->given.n > 0)
         rfs_advice_note(advice,
                         rfs_text_printf("no rules of convert= fit it by %s: reshard convert "
@@ -365,6 +368,30 @@ static void find_codes(struct rfs_advice *advice)
     advice->why = before;
 }
 
+/* Says whether a loader knows all names of the model without the wrappers in them, and else not. */
+static bool is_wrapped(struct rfs_advice *advice)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+    const struct rfs_error before = advice->why;
+
+    advice->failed |= rfs_settings_add_all(&options, &advice->basis) != 0 ||
+                      rfs_settings_add_all(&options, &advice->model) != 0;
+    rfs_advice_pairs(advice, &options, RFS_PAIRS("view", "huggingface"));
+    advice->failed |= rfs_settings_add(&options, "strict", NULL, NULL) != 0;
+    bool wrapped = !advice->failed && !rfs_advice_shows(advice, &options, NULL);
+    rfs_advice_pairs(advice, &options, RFS_PAIRS("names", "unwrap"));
+    wrapped = wrapped && !advice->failed && rfs_advice_shows(advice, &options, NULL);
+    advice->why = before;
+    return wrapped;
+}
+
+/* Lets views of the model take wrappers off its names, where that makes it known to a loader. */
+static void find_wrappers(struct rfs_advice *advice)
+{
+    if (!advice->to && !rfs_settings_last(&advice->basis, "names") && is_wrapped(advice))
+        rfs_advice_pairs(advice, &advice->model, RFS_PAIRS("names", "unwrap"));
+}
+
 /*
  * Takes from the manifest of an export what reads it again: its cuts are now those of the source.
  * Files that are not there are left out.
@@ -403,15 +430,6 @@ static void take_manifest(struct rfs_advice *advice)
         if (rfs_settings_last(&advice->basis, "src_rules"))
             rfs_advice_pairs(advice, &advice->basis, RFS_PAIRS("hf_config", config));
     }
-}
-
-/* Returns whether a path is that of an adapter, by its name. */
-static bool is_adapter(struct rfs_store *store, const char *path)
-{
-    RFS_FREE char *inside = rfs_path_join(path, "adapter_config.json");
-
-    return strncmp(rfs_path_name(path), "adapter_model", strlen("adapter_model")) == 0 ||
-           (inside && rfs_store_there(store, inside));
 }
 
 static bool pass_over(void *ctx, const char *name, const struct rfs_type *type, uint64_t offset)
@@ -483,12 +501,11 @@ static int suggest_source(struct rfs_advice *advice, const struct rfs_inspect_ki
         describe(advice, rfs_text_printf("a save of hfai in %" PRIu32 " part%s", advice->ranks,
                                          advice->ranks == 1 ? "" : "s"));
     } else if (advice->ranks == 1) {
-        describe(advice, rfs_text_printf("%s, %s",
-                                         advice->near.places[RFS_NEAR_BASE].n > 0 ||
-                                                 is_adapter(advice->source.store, advice->path)
-                                             ? "an adapter of PEFT"
-                                             : "one whole checkpoint",
-                                         strcmp(format, "gguf") == 0 ? "GGUF" : format));
+        const char *file = rfs_path_name(rfs_headers_file(&advice->source));
+        const bool adapter = strncmp(file, "adapter_model", strlen("adapter_model")) == 0;
+        describe(advice,
+                 rfs_text_printf("%s, %s", adapter ? "an adapter of PEFT" : "one whole checkpoint",
+                                 strcmp(format, "gguf") == 0 ? "GGUF" : format));
         if (strcmp(format, "pt") == 0)
             rfs_advice_find_dict_inside(advice);
     } else {
@@ -521,6 +538,8 @@ static int suggest_source(struct rfs_advice *advice, const struct rfs_inspect_ki
     rc = rc ?: rfs_advice_find_rules(advice, err);
     if (rc == 0 && what == RFS_INSPECT_CHUNKS)
         rc = rfs_advice_find_rules_in_names(advice, err);
+    if (rc == 0 && !sharded)
+        find_wrappers(advice);
     if (rc == 0 && what == RFS_INSPECT_CHUNKS)
         suggest_described(advice);
     else if (rc == 0 && sharded)
@@ -730,6 +749,7 @@ static void free_all(struct rfs_advice *advice)
     free(advice->path);
     free(advice->run);
     free(advice->misfit);
+    free(advice->unread);
     rfs_inspect_model_free(&advice->config);
     rfs_settings_free(&advice->basis);
     rfs_settings_free(&advice->model);
@@ -739,13 +759,19 @@ static void free_all(struct rfs_advice *advice)
     rfs_headers_close(&advice->source);
 }
 
-/* Looks at another path without a word about it. Says whether something of it can be shown. */
-static bool is_good(const struct rfs_advice *advice, const char *path)
+/*
+ * Looks at another path without a word about it. Says whether something of it can be shown. Puts
+ * why not into *why, if that is empty.
+ */
+static bool is_good(const struct rfs_advice *advice, const char *path, struct rfs_error *why)
 {
     struct rfs_advice one = {.request = advice->request, .path = strdup(path)};
-    struct rfs_error unused = {0};
-    const bool good = one.path && (take_options(&one, &unused) ?: look(&one, &unused)) == 0 &&
+    struct rfs_error err = {0};
+    const bool good = one.path && (take_options(&one, &err) ?: look(&one, &err)) == 0 &&
                       one.list.n > 0 && !(one.whole && one.list.n == 1 && one.why.code);
+
+    if (!good && !why->code)
+        *why = err;
 
     free_all(&one);
     return good;
@@ -753,22 +779,24 @@ static bool is_good(const struct rfs_advice *advice, const char *path)
 
 /*
  * Tries the paths, and keeps those that show something. Replaces a folder of files by the file that
- * counts.
+ * counts, if one does. *why says why the first of the others shows nothing.
  */
-static void keep_good(struct rfs_advice *advice, struct rfs_path_list *paths)
+static void keep_good(struct rfs_advice *advice, struct rfs_path_list *paths, struct rfs_error *why)
 {
     const size_t n = paths->n;
 
     paths->n = 0;
     for (size_t i = 0; i < n; i++) {
         char *path = paths->data[i];
-        bool good = is_good(advice, path);
-        char *file = good ? NULL : rfs_inspect_newest(advice->source.store, path);
-        if (file) {
+        RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list files = {0};
+        bool good = is_good(advice, path, why);
+        if (!good)
+            rfs_inspect_likely(advice->source.store, path, &files);
+        if (files.n == 1) {
             free(path);
-            path = file;
-            good = is_good(advice, path);
+            path = files.data[--files.n];
         }
+        good = good || files.n > 1 || is_good(advice, path, why);
         if (good)
             paths->data[paths->n++] = path;
         else
@@ -785,12 +813,16 @@ static int look_below(struct rfs_advice *advice, struct rfs_error *err)
     RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list found = {0};
 
     rfs_inspect_below(advice->source.store, advice->path, &found);
-    char *file = found.n == 0 ? rfs_inspect_newest(advice->source.store, advice->path) : NULL;
-    if (file && !rfs_path_list_add(&found, file))
-        return rfs_fail_memory(err);
-    keep_good(advice, &found);
+    if (found.n == 0)
+        rfs_inspect_likely(advice->source.store, advice->path, &found);
+    struct rfs_error why = {0};
+    keep_good(advice, &found, &why);
     keep_commands(advice, 0);
     rfs_advice_free_notes(advice);
+    if (found.n == 0 && why.code) {
+        *err = why;
+        return why.code;
+    }
     if (found.n != 1) {
         for (size_t i = 0; i < found.n && i < MOST_BELOW; i++)
             suggest_path(advice, "a checkpoint in it", found.data[i]);
@@ -889,6 +921,19 @@ static void print_json(const struct rfs_advice *advice)
     rfs_json_finish(&json);
 }
 
+/* Notes the files beside the source's that are not read. */
+static void note_aside(struct rfs_advice *advice)
+{
+    const struct rfs_aside *aside = NULL;
+    struct rfs_error unused = {0};
+
+    if (!advice->source.catalog)
+        return;
+    (void)rfs_headers_aside(&advice->source, &aside, &unused);
+    if (aside->files.n > 0)
+        rfs_advice_note(advice, rfs_printed_memory(rfs_aside_text(aside)));
+}
+
 static int run(void *given, struct rfs_error *err)
 {
     const struct rfs_advice_request *request = given;
@@ -905,6 +950,8 @@ static int run(void *given, struct rfs_error *err)
     /* If no view of it can be shown, the reason is what its user needs. */
     if (rc == 0 && advice.list.n <= 1 && advice.why.code && advice.notes.n == 0)
         rfs_advice_note(&advice, strdup(advice.why.text));
+    if (rc == 0)
+        note_aside(&advice);
     if (rc == 0 && request->json)
         print_json(&advice);
     else if (rc == 0)
