@@ -5,12 +5,24 @@
 
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static atomic_bool wipes;
 
 void rfs_pages_wipe_all(void)
 {
     atomic_store(&wipes, true);
+}
+
+/*
+ * Returns whether the system's huge pages, each as much as one page of addresses maps, have
+ * RFS_HUGE_PAGE bytes or fewer. With pages of 64 KiB they have 512 MiB: a byte would cost as much.
+ */
+static bool has_small_huge_pages(void)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    return page * (page / sizeof(uint64_t)) <= RFS_HUGE_PAGE;
 }
 
 void *rfs_pages_alloc(size_t bytes)
@@ -21,7 +33,7 @@ void *rfs_pages_alloc(size_t bytes)
         return NULL;
     /* Both are advice. A core dump is for our own state, not for the checkpoint's content. */
     madvise(at, bytes, MADV_DONTDUMP);
-    if (bytes >= RFS_HUGE_PAGE)
+    if (bytes >= RFS_HUGE_PAGE && has_small_huge_pages())
         madvise(at, bytes, MADV_HUGEPAGE);
     return at;
 }

@@ -26,7 +26,8 @@
 #endif
 
 /*
- * Whether the mapping that holds AT has the flag (proc(5), VmFlags): "dd" not dumped, "lo" locked.
+ * Whether the mapping that holds AT has the flag (proc(5), VmFlags): "dd" not dumped, "lo" locked,
+ * "hg" advised to use huge pages.
  */
 static inline bool smaps_has(const void *at, const char *flag)
 {

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -80,7 +81,7 @@ static void test_content(void **state)
     unsigned char *p = rfs_pages_alloc(BYTES);
     (void)state;
     assert_non_null(p);
-    assert_int_equal((uintptr_t)p % (uintptr_t)sysconf(_SC_PAGESIZE), 0);
+    assert_int_equal((uintptr_t)p % getauxval(AT_PAGESZ), 0);
     assert_true(smaps_has(p, "dd"));
     assert_true(SMAPS_NO_LOCKS || !smaps_has(p, "lo"));
     for (unsigned round = 0; round < 2; round++) {
@@ -95,13 +96,26 @@ static void test_content(void **state)
     rfs_pages_free(NULL, 1);
 }
 
+/* Huge pages are used only where they are small: tests/fault/large_pages tries others, too. */
+static void test_huge_pages(void **state)
+{
+    unsigned char *p = rfs_pages_alloc(2 * RFS_HUGE_PAGE);
+    (void)state;
+    assert_non_null(p);
+    const bool advised = smaps_has(p, "hg");
+    const bool can = madvise(p, RFS_HUGE_PAGE, MADV_HUGEPAGE) == 0;
+    rfs_pages_free(p, 2 * RFS_HUGE_PAGE);
+    if (!can)
+        skip(); /* a kernel without huge pages */
+    assert_int_equal(advised, sysconf(_SC_PAGESIZE) == 4096);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_guarded),
-        cmocka_unit_test(test_wipe),
-        cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_content),
+        cmocka_unit_test(test_guarded),    cmocka_unit_test(test_wipe),
+        cmocka_unit_test(test_limit),      cmocka_unit_test(test_content),
+        cmocka_unit_test(test_huge_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
