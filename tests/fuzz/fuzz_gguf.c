@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A part of a split file has its numbers in the name. */
+#define NAME "f-00001-of-00002.gguf"
+
 FUZZ_GOALS("an index", "blocks", "a part without tensors", "a file that is encoded");
 
 static const struct rfs_type *type_of(const struct rfs_tables *tables,
@@ -56,7 +59,7 @@ static struct rfs_image *encode(const struct rfs_index *index, const struct rfs_
         tensors[i].type = type_of(tables, entry);
         tensors[i].target = (uint32_t)i;
     }
-    const struct rfs_gguf_content content = {.tensors = tensors, .n = index->n, .path = "f.gguf"};
+    const struct rfs_gguf_content content = {.tensors = tensors, .n = index->n, .path = NAME};
     REQUIRE(require_result(rfs_gguf_encode(&content, &image, &err), &err) == (image != NULL));
     free(tensors);
     return image;
@@ -116,12 +119,12 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct rfs_error err = {0};
 
     REQUIRE(tables.names && tables.types);
-    const int rc = rfs_gguf_walk(RFS_BYTES_SOURCE(fuzz_read, &input, size, "f.gguf"), &tables,
-                                 &index, &values, &err);
+    const int rc = rfs_gguf_walk(RFS_BYTES_SOURCE(fuzz_read, &input, size, NAME), &tables, &index,
+                                 &values, &err);
     REQUIRE(require_result(rc, &err) == (index != NULL));
     size_t listed = 0;
     struct rfs_error why = {0};
-    const int values_rc = rfs_gguf_values(RFS_BYTES_SOURCE(fuzz_read, &input, size, "f.gguf"),
+    const int values_rc = rfs_gguf_values(RFS_BYTES_SOURCE(fuzz_read, &input, size, NAME),
                                           count_value, &listed, &why);
     REQUIRE(!index || (values_rc == 0 && listed == values));
     if (index) {
