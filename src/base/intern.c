@@ -150,6 +150,7 @@ static struct item *new_item(struct rfs_intern *table, uint32_t id)
         if (!items)
             return NULL;
         table->item_bytes += n * sizeof *items;
+        /* item_of acquires it. */
         atomic_store_explicit(&table->chunks[chunk], items, memory_order_release);
     }
     return items + place;
@@ -174,6 +175,7 @@ static uint32_t add_locked(struct rfs_intern *table, const void *bytes, size_t l
     *item = (struct item){copy, (uint32_t)length, hash};
     at = probe(table, bytes, length, hash); /* the slots may have moved */
     table->slots[at] = id;
+    /* rfs_intern_bytes and rfs_intern_count acquire it, and with it the item and its bytes. */
     atomic_store_explicit(&table->count, id + 1, memory_order_release);
     return id;
 }

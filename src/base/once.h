@@ -18,6 +18,10 @@
  *
  * RFS_PUBLISH is for pointers that are read without a lock, and are NULL until then: several
  * threads may make the object at once, and the first to publish wins.
+ *
+ * Orders: what a thread writes before a release store is seen by each thread whose acquire load
+ * gives what it stored, also on processors that reorder stores, such as those of aarch64.
+ * RFS_PUBLISH releases, and RFS_PUBLISHED acquires. Other release stores name their acquire loads.
  */
 #pragma once
 

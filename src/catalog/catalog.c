@@ -819,7 +819,7 @@ static int keep(struct rfs_catalog *catalog, struct catalog_rank *rank, struct r
         catalog->unkept = true;
     rank->built = built;
     mark(catalog, rank);
-    atomic_store(&rank->index, built->index);
+    atomic_store(&rank->index, built->index); /* for rfs_catalog_ready, which takes no lock */
     return 0;
 }
 

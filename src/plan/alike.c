@@ -29,7 +29,6 @@
  * size are; a contradiction counts only once all headers of its ranks were read.
  */
 #include "base/cleanup.h"
-#include "base/once.h"
 #include "base/order.h"
 #include "base/pages.h"
 #include "plan/sample.h"

@@ -2,6 +2,7 @@
 /* A planner, the plan that is being made, and what the files of this room share. */
 #pragma once
 
+#include "base/once.h"
 #include "base/vec.h"
 #include "plan/geometry.h"
 #include "plan/planner.h"

@@ -240,7 +240,7 @@ int64_t rfs_planner_single_stage(const struct rfs_planner *planner)
 
 const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner, uint32_t rank)
 {
-    return atomic_load_explicit(&planner->ranks[rank], memory_order_acquire);
+    return RFS_PUBLISHED(&planner->ranks[rank]);
 }
 
 const struct rfs_geometry *rfs_planner_geometry(struct rfs_planner *planner,
@@ -527,7 +527,7 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
     if (rc)
         return rc;
 
-    struct rfs_rank_plan *expected = NULL;
+    struct rfs_rank_plan *expected = NULL; /* rfs_planner_ready acquires what this releases */
     if (atomic_compare_exchange_strong(&planner->ranks[rank], &expected, plan))
         expected = RFS_STEAL(plan);
     note_unused(planner);

@@ -242,8 +242,7 @@ struct rfs_provider_query rfs_plan_query_of(const struct rfs_planner *planner, u
                                             const struct rfs_target *target)
 {
     return (struct rfs_provider_query){
-        planner,
-        atomic_load_explicit(&planner->stages[target->stage].presence, memory_order_acquire),
+        planner, RFS_PUBLISHED(&planner->stages[target->stage].presence),
         rfs_plan_base(planner, target->stage), target->name, local % planner->scale.src_devices};
 }
 

@@ -158,12 +158,8 @@ void rfs_plan_names_free(struct rfs_plan_names *names)
 static struct known_name *make_chunk(_Atomic(struct known_name *) *chunk, size_t n)
 {
     struct known_name *fresh = calloc(n, sizeof *fresh);
-    struct known_name *shared = NULL;
 
-    if (!fresh || atomic_compare_exchange_strong(chunk, &shared, fresh))
-        return fresh;
-    free(fresh);
-    return shared;
+    return fresh ? RFS_PUBLISH(chunk, fresh, free) : NULL;
 }
 
 static struct known_name *known_name_of(struct rfs_plan_names *names, uint32_t name)
@@ -172,7 +168,7 @@ static struct known_name *known_name_of(struct rfs_plan_names *names, uint32_t n
     const unsigned high = 63U - (unsigned)__builtin_clzll(at);
     const size_t n = (size_t)1 << high;
     _Atomic(struct known_name *) *chunk = &names->chunks[high - FIRST_BITS];
-    struct known_name *chunk_names = atomic_load_explicit(chunk, memory_order_acquire);
+    struct known_name *chunk_names = RFS_PUBLISHED(chunk);
 
     if (!chunk_names)
         chunk_names = make_chunk(chunk, n);
@@ -195,6 +191,7 @@ struct rfs_role_name rfs_plan_name(const struct rfs_planner *planner, uint32_t n
         look_up_by_map(&rules, rfs_catalog_name(planner->config.catalog, name));
     if (!memo)
         return found;
+    /* The release of src, which comes last, is for the acquire above: it has the others, too. */
     atomic_store_explicit(&memo->shown, found.shown, memory_order_relaxed);
     atomic_store_explicit(&memo->dst, found.dst, memory_order_relaxed);
     atomic_store_explicit(&memo->src, found.src == RFS_NO_ID ? RFS_NO_ID : found.src + 1,

@@ -946,12 +946,7 @@ static int check_rows(struct rfs_planning *planning, uint32_t s)
 static const struct rfs_presence *share_presence(struct rfs_planner *planner, uint32_t s,
                                                  struct rfs_presence *fresh)
 {
-    struct rfs_presence *shared = NULL;
-
-    if (atomic_compare_exchange_strong(&planner->stages[s].presence, &shared, fresh))
-        return fresh;
-    rfs_presence_free(fresh);
-    return shared;
+    return RFS_PUBLISH(&planner->stages[s].presence, fresh, rfs_presence_free);
 }
 
 static int make_presence(struct rfs_planning *planning, uint32_t s)
@@ -998,7 +993,7 @@ static int presence_stage(struct rfs_planning *planning, uint32_t s)
 
     if (!use->differs || use->presence)
         return 0;
-    use->presence = atomic_load_explicit(&planner->stages[s].presence, memory_order_acquire);
+    use->presence = RFS_PUBLISHED(&planner->stages[s].presence);
     const int rc = use->presence ? 0 : make_presence(planning, s);
     if (rc)
         return go_without_presence(planning, s, rc);

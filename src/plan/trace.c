@@ -106,7 +106,7 @@ bool rfs_trace_is_shared(const struct rfs_planner *planner, const struct rfs_tar
     /* Chunks are a tensor's own; so are strides in torch's files, and the rank that has it. */
     if (target->geometry == RFS_NO_ID || rfs_catalog_chunks(catalog) ||
         rfs_catalog_format(catalog) == RFS_FORMAT_TORCH ||
-        atomic_load_explicit(&planner->stages[target->stage].presence, memory_order_acquire))
+        RFS_PUBLISHED(&planner->stages[target->stage].presence))
         return false;
     for (uint32_t rank = base; rank < base + planner->scale.src_devices; rank++)
         if (rfs_catalog_has(catalog, rank) && rfs_catalog_file_count(catalog, rank) > 1)

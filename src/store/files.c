@@ -395,9 +395,7 @@ int rfs_files_state(const struct rfs_files *files, uint32_t id)
 bool rfs_files_reason(const struct rfs_files *files, uint32_t id, int code, struct rfs_error *err)
 {
     const struct file *file = files->list.data[id];
-    const char *why = rfs_files_state(files, id) == code
-                          ? atomic_load_explicit(&file->why, memory_order_acquire)
-                          : NULL;
+    const char *why = rfs_files_state(files, id) == code ? RFS_PUBLISHED(&file->why) : NULL;
     if (why && err) {
         *err = (struct rfs_error){.code = code};
         snprintf(err->text, sizeof err->text, "%s", why);
@@ -440,6 +438,7 @@ static int set_failed(struct rfs_files *files, struct file *file, int code, cons
                       bool quiet)
 {
     int before = 0;
+    /* rfs_files_state acquires it, and with it the reason. */
     if (!atomic_compare_exchange_strong(&file->failed, &before, code))
         return before;
     atomic_fetch_add_explicit(&files->errors, 1, memory_order_relaxed);
@@ -587,7 +586,7 @@ static int compare(struct rfs_files *files, struct file *file, const struct stat
     if (!atomic_load_explicit(&file->recorded, memory_order_acquire)) {
         RFS_LOCKED(&files->lock);
         if (!atomic_load_explicit(&file->recorded, memory_order_relaxed)) {
-            file->id = now;
+            file->id = now; /* a thread that acquires "recorded" may read it */
             atomic_store_explicit(&file->recorded, true, memory_order_release);
         }
     }
@@ -701,8 +700,7 @@ static int read_object(const struct raw *raw, struct iovec *spans, int count, ui
     for (int i = 0; i < count; i++)
         bytes += spans[i].iov_len;
     atomic_fetch_add_explicit(&files->reads, 1, memory_order_relaxed);
-    const int rc = files->store->objects->read(
-        atomic_load_explicit(&file->object, memory_order_acquire), spans, count, offset);
+    const int rc = files->store->objects->read(RFS_PUBLISHED(&file->object), spans, count, offset);
     if (rc < 0)
         return raw->ahead ? rc : call_failed(files, file, "read", -rc);
     atomic_fetch_add_explicit(&files->bytes, bytes, memory_order_relaxed);
@@ -765,7 +763,7 @@ static int content_failed(struct rfs_files *files, uint32_t id, int code, bool q
 static int open_encrypted(struct rfs_files *files, uint32_t id, int fd, bool quiet, uint64_t *size)
 {
     struct file *file = files->list.data[id];
-    struct rfs_cipher *cipher = atomic_load_explicit(&file->cipher, memory_order_acquire);
+    struct rfs_cipher *cipher = RFS_PUBLISHED(&file->cipher);
     if (*size == 0) /* nothing was encrypted: a rank that keeps no parameter has such a file */
         return 0;
     if (!cipher) {
@@ -791,9 +789,8 @@ static int pread_encrypted(struct rfs_reading *reading, void *buf, size_t size, 
     const int failed = rfs_files_state(files, reading->id);
     if (failed < 0)
         return failed; /* a block is not tried again and again */
-    const int rc = rfs_encrypted_pread(files->encrypted,
-                                       atomic_load_explicit(&file->cipher, memory_order_acquire),
-                                       &input, buf, size, offset, &err);
+    const int rc = rfs_encrypted_pread(files->encrypted, RFS_PUBLISHED(&file->cipher), &input, buf,
+                                       size, offset, &err);
     return rc < 0 ? content_failed(files, reading->id, rc, reading->quiet, &err) : 0;
 }
 
@@ -833,7 +830,7 @@ static int take_object(struct rfs_files *files, struct file *file, bool ahead)
 {
     struct rfs_object *object = NULL;
     struct stat st;
-    if (atomic_load_explicit(&file->object, memory_order_acquire))
+    if (RFS_PUBLISHED(&file->object))
         return 0;
     int rc = rfs_store_hold(files->store, file->path, &object, &st);
     if (rc < 0)
@@ -849,7 +846,7 @@ static int take_object(struct rfs_files *files, struct file *file, bool ahead)
 
 static bool is_open(struct rfs_files *files, struct file *file)
 {
-    return file->is_object ? atomic_load_explicit(&file->object, memory_order_acquire) != NULL
+    return file->is_object ? RFS_PUBLISHED(&file->object) != NULL
                            : is_fd_open(files->fds, &file->fd);
 }
 

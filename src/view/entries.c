@@ -355,6 +355,7 @@ static int fill_file(struct rfs_view *view, size_t file, reshard_stat *st, struc
     if (!rfs_view_is_planned(view, file, &size) && rfs_view_sizes_find(view, file, &kept, &size)) {
         rfs_view_fill_stat(view, &kept, size, st);
         free(kept.sources);
+        /* For the acquire of a later plan of the file (images.c), which compares. */
         atomic_store_explicit(&shown->reported, size + 1, memory_order_release);
         return 0;
     }

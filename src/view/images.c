@@ -271,6 +271,7 @@ static int settle(struct rfs_view *view, size_t file, uint64_t bytes, struct rfs
         return rfs_fail(err, -ESTALE, RFS_IN(shown->name), "mount again",
                         "its sources were changed after its size was read");
     }
+    /* rfs_view_is_planned acquires what this releases. */
     if (atomic_exchange_explicit(&shown->size, 1 + bytes, memory_order_acq_rel) == 0)
         rfs_view_sizes_planned(view);
     return 0;

@@ -216,6 +216,7 @@ static struct rfs_view_sizes *sizes_of(struct rfs_view *view)
         pthread_mutex_unlock(&view->lock);
         struct rfs_view_sizes *sizes = load(view);
         pthread_mutex_lock(&view->lock);
+        /* RFS_PUBLISHED acquires it, also where the lock is not taken. */
         atomic_store_explicit(&view->kept.loaded, sizes, memory_order_release);
         rfs_once_end(&view->kept.once, &view->made, sizes || !rfs_cancelled());
     }

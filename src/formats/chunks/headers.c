@@ -304,6 +304,7 @@ static void publish(struct rfs_chunks *chunks, struct by_file *by_file, uint32_t
     if (atomic_load_explicit(&of->at, memory_order_relaxed) == RFS_NOT_LOCATED) {
         if (file != of->file)
             atomic_store_explicit(&chunks->copies[chunk].instead, file, memory_order_relaxed);
+        /* rfs_chunks_locate and the planner acquire it, and with it "instead". */
         atomic_store_explicit(&of->at, at, memory_order_release);
     }
     pthread_mutex_unlock(&by_file->lock);
