@@ -11,6 +11,7 @@
 #include "tool/common/command.h"
 #include "tool/common/tool.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 /* The commands, in the order of their help. */
@@ -191,6 +192,17 @@ static int guard_credentials(char *const *argv, struct rfs_error *err)
     return rfs_secret_harden(err) ?: (rfs_variables_hide() ? 0 : rfs_fail_memory(err));
 }
 
+/* Ends the process as if nobody had caught the signal that came, for those that wait for it. */
+static void end_by_signal(void)
+{
+    const int number = rfs_tool_stopped();
+
+    if (number == 0)
+        return;
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
 static int run(const struct rfs_command *command, int argc, char **argv)
 {
     struct rfs_error err = {0};
@@ -205,7 +217,7 @@ static int run(const struct rfs_command *command, int argc, char **argv)
         rfs_args_free(command->arguments, request);
     if (rc < 0) {
         rc = rfs_tool_failed(&err);
-        rfs_tool_end_by_signal();
+        end_by_signal();
         return command->trouble ? command->trouble : rc;
     }
     const int done = finish_output();

@@ -98,11 +98,3 @@ void rfs_tool_catch_signals(void)
         if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(numbers[i], &act, NULL);
 }
-
-void rfs_tool_end_by_signal(void)
-{
-    if (!stopped)
-        return;
-    signal(stopped, SIG_DFL);
-    raise(stopped);
-}

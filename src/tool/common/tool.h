@@ -37,8 +37,3 @@ unsigned rfs_tool_processors(unsigned most);
 void rfs_tool_catch_signals(void);
 /* Returns the signal that asked to stop, or 0. Any thread. */
 int rfs_tool_stopped(void);
-/*
- * Ends the process as if nobody had caught the signal, for processes that wait for it. Does nothing
- * before a signal came.
- */
-void rfs_tool_end_by_signal(void);

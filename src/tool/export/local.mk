@@ -6,5 +6,4 @@ librfstool_la_SOURCES += \
 	src/tool/export/resume.c \
 	src/tool/export/task.c \
 	src/tool/export/verify_export.c \
-	src/tool/export/wave.c src/tool/export/wave.h \
 	src/tool/export/write_files.c

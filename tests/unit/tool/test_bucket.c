@@ -5,7 +5,7 @@
  */
 #include "tests/support/tree.h"
 #include "tool/export/dest.h"
-#include "tool/export/wave.h"
+#include "tool/export/export.h"
 
 #include <errno.h>
 #include <setjmp.h>

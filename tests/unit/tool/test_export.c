@@ -6,7 +6,6 @@
 #include "tests/support/tree.h"
 #include "tool/common/show.h"
 #include "tool/export/export.h"
-#include "tool/export/wave.h"
 
 #include <errno.h>
 #include <setjmp.h>
