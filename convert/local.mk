@@ -17,6 +17,7 @@ dist_convert_DATA = \
 	convert/common-megatron-vocabulary.rules \
 	convert/common-mindformers.rules \
 	convert/common-mtp.rules \
+	convert/common-rotary.rules \
 	convert/common-shared-experts.rules \
 	convert/common-state.rules \
 	convert/deepseek_v3.rules \
@@ -31,6 +32,8 @@ dist_convert_DATA = \
 	convert/megatron.rules \
 	convert/megatron_gemma3.rules \
 	convert/megatron_lora.rules \
+	convert/meta_llama.cuts \
+	convert/meta_llama.rules \
 	convert/mindformers.cuts \
 	convert/mindformers_legacy.cuts \
 	convert/mindformers_lora.rules \

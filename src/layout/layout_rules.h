@@ -78,6 +78,7 @@ struct rfs_layout_rules_use {
     uint32_t ranks;           /* of all stages; 0: as many as the rules say */
     const char *ranks_option; /* the option that gives them, for messages */
     bool ready;               /* the rules are for more models, so most are not taken */
+    bool by_columns;          /* ready cuts of Meta's Llama cut the embedding by columns */
     /*
      * Gives a number of the model by its key in config.json; NULL: none is known. 0, -ENOENT if it
      * is not known, or -errno with *err filled.

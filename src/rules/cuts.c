@@ -8,6 +8,7 @@
  *     {etp}             the degree of tensor parallelism of experts: that of all tensors, unless
  *                       experts are over ep, there is none, or the user gives another
  *     {embedding}       the stages of the embedding: the first, and the last if that is the output
+ *     {embedding_axis}  0, or 1 where the user of the cuts says that Llama's is cut by columns
  *
  * Only files with {ep} know experts that are cut over devices.
  */
@@ -151,6 +152,7 @@ static char *fill(const struct cuts *cuts, const char *text)
         {"{dp}", cuts->degree[DP]},
         {"{etp1}", 1},
         {"{etp}", cuts->degree[ETP]},
+        {"{embedding_axis}", cuts->use->by_columns},
     };
     const bool tied = !has(cuts->use, is_output);
     char *filled = NULL;

@@ -69,7 +69,8 @@ static void degrees_and_rules_are_told_apart(void **unused)
 
 /*
  * What has none: modules of Megatron-Core that are for rules of one's own, their like in
- * HuggingFace's names, and what phi3 and gpt_oss have there; adapters.
+ * HuggingFace's names, and what phi3 and gpt_oss have there; adapters; biases, which Meta's model of
+ * Llama does not have.
  */
 static const char *const without_cuts[] = {
     "*.mlp.experts.experts.0.*",
@@ -88,6 +89,7 @@ static const char *const without_cuts[] = {
     "*mtp.*.experts.linear_fc?.bias",
     "*.adapter.*",
     "*.lora_*",
+    "layers.*.attention.w?.bias",
 };
 
 enum { WITHOUT_CUTS = sizeof without_cuts / sizeof *without_cuts };
