@@ -51,7 +51,7 @@ struct rfs_catalog {
     atomic_uint_fast64_t indexed, predicted, from_disk, index_bytes, dropped;
     void (*indexed_fn)(const void *ctx, uint64_t done, uint64_t total); /* the spec's */
     const void *indexed_ctx;
-    bool has_parts;
+    bool has_parts, model_parallel;
     enum rfs_format gives;
     struct rfs_chunks *chunks;       /* owned; NULL: the ranks' own headers describe their values */
     struct rfs_index *wholes;        /* rank 0's index of whole tensors, never dropped; owned */
@@ -213,6 +213,7 @@ static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
     catalog->builder.format = scan->format;
     catalog->gives = find_gives(scan);
     catalog->has_parts = scan->parts;
+    catalog->model_parallel = scan->model_parallel;
     catalog->ranks = calloc(catalog->n_ranks, sizeof *catalog->ranks);
     if (!catalog->ranks)
         return rfs_fail_memory_of(err, catalog->path);
@@ -526,6 +527,11 @@ uint32_t rfs_catalog_file_count(const struct rfs_catalog *catalog, uint32_t rank
 struct rfs_aside *rfs_catalog_aside(struct rfs_catalog *catalog)
 {
     return &catalog->aside;
+}
+
+bool rfs_catalog_is_model_parallel(const struct rfs_catalog *catalog)
+{
+    return catalog->model_parallel;
 }
 
 bool rfs_catalog_has_parts(const struct rfs_catalog *catalog)

@@ -95,6 +95,11 @@ int rfs_catalog_weigh_aside(struct rfs_catalog *catalog, struct rfs_error *err);
  */
 int rfs_catalog_tell_aside(struct rfs_catalog *catalog, struct rfs_log *log, bool quiet,
                            bool strict, struct rfs_error *err);
+/*
+ * Says whether the files have the names that Meta gives to those of tensor-parallel ranks, of which
+ * there may be one.
+ */
+bool rfs_catalog_is_model_parallel(const struct rfs_catalog *catalog);
 /* Says whether the ranks are the parts of hfai's dist_ckpt, which have no index. */
 bool rfs_catalog_has_parts(const struct rfs_catalog *catalog);
 /* Opens the state in these parts (formats/hfai/hfai.h), which the catalogue outlives. */

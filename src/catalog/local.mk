@@ -22,6 +22,7 @@ librfs_la_SOURCES += \
 	src/catalog/scan/hints.c \
 	src/catalog/scan/internal.h \
 	src/catalog/scan/map.c \
+	src/catalog/scan/model_parallel.c \
 	src/catalog/scan/numbered_save.c \
 	src/catalog/scan/parts.c \
 	src/catalog/scan/same.c \

@@ -212,6 +212,12 @@ static const struct rfs_hf_value *find_value(const struct rfs_hf_config *config,
     /* A config may have another key for the same number. */
     static const char *const others[][2] = {
         {"num_key_value_heads", "num_attention_heads"},
+        {"num_key_value_heads", "n_kv_heads"}, /* Meta's params.json */
+        {"num_key_value_heads", "model.n_kv_heads"},
+        {"num_key_value_heads", "n_heads"},
+        {"num_key_value_heads", "model.n_heads"},
+        {"num_attention_heads", "n_heads"},
+        {"num_attention_heads", "model.n_heads"},
         {"num_experts", "n_routed_experts"},
         {"num_experts", "num_local_experts"},
     };
@@ -223,22 +229,29 @@ static const struct rfs_hf_value *find_value(const struct rfs_hf_config *config,
     return value;
 }
 
-static int open_config(struct rfs_plan_model *model, struct rfs_error *err)
+int rfs_plan_model_open(struct rfs_plan_model *model, struct rfs_error *err)
 {
-    RFS_FREE char *beside = rfs_path_join(model->source, "config.json");
-    const char *path = model->hf_config ? model->hf_config : beside;
+    static const char *const names[] = {"config.json", "params.json"};
 
-    if (!path)
-        return rfs_fail_memory(err);
-    if (!model->config && (model->hf_config || rfs_store_there(model->store, path)))
-        return rfs_hf_config_open(model->store, path, &model->config, err);
+    if (!model->config && model->hf_config)
+        return rfs_hf_config_open(model->store, model->hf_config, &model->config, err);
+    for (size_t i = 0; i < sizeof names / sizeof *names && !model->config; i++) {
+        RFS_FREE char *beside = rfs_path_join(model->source, names[i]);
+        if (!beside)
+            return rfs_fail_memory(err);
+        const int rc = rfs_store_there(model->store, beside)
+                           ? rfs_hf_config_open(model->store, beside, &model->config, err)
+                           : 0;
+        if (rc)
+            return rc;
+    }
     return 0;
 }
 
 int rfs_plan_model_number(void *ctx, const char *key, uint64_t *number, struct rfs_error *err)
 {
     struct rfs_plan_model *model = ctx;
-    const int rc = open_config(model, err);
+    const int rc = rfs_plan_model_open(model, err);
     const struct rfs_hf_value *value = rc || !model->config ? NULL : find_value(model->config, key);
 
     if (rc || !value)

@@ -29,8 +29,8 @@ int rfs_plan_list_strategies(struct rfs_store *store, const char *folder, struct
                              struct rfs_error *err);
 
 /*
- * A model whose numbers rules may need. CONFIG is owned, and opened when it is needed; the rest is
- * borrowed.
+ * A model whose numbers rules may need. CONFIG is owned, and opened when it is needed: config.json,
+ * or params.json of Meta. The rest is borrowed.
  */
 struct rfs_plan_model {
     struct rfs_store *store; /* reads URLs, or NULL */
@@ -38,6 +38,8 @@ struct rfs_plan_model {
     const char *source;      /* the folder that may have one */
     struct rfs_hf_config *config;
 };
+/* Opens the config; it stays NULL where there is none. 0, or -errno with *err filled. */
+int rfs_plan_model_open(struct rfs_plan_model *model, struct rfs_error *err);
 /* Finds a number for rules of layouts (struct rfs_layout_rules_use); CTX is a model. */
 int rfs_plan_model_number(void *ctx, const char *key, uint64_t *number, struct rfs_error *err);
 void rfs_plan_model_end(struct rfs_plan_model *model);

@@ -60,6 +60,8 @@ static void read_plain(struct rfs_hf_config *config, const cJSON *item, struct r
     } else if (cJSON_IsBool(item) || rfs_json_tree_integer(item, &value->number)) {
         value->kind = RFS_HF_NUMBER;
     }
+    if (cJSON_IsNumber(item))
+        value->real = item->valuedouble;
     if (cJSON_IsTrue(item))
         value->number = 1;
 }

@@ -3,10 +3,10 @@
  * The values of a HuggingFace config.json: numbers and texts by key. A key inside of an object has
  * the object's before it, as in text_config.hidden_size. true and false are 1 and 0; a null counts
  * as a missing key, and 4.0 is 4. A list has its entries; lists and objects in it, and fractions,
- * are there, but have no value. A key that comes twice is refused, unless both values are one
- * number or text.
+ * are there, but have no value for rules. A key that comes twice is refused, unless both values are
+ * one number or text.
  *
- * Immutable once read. Cost: the texts and 48 bytes a key, and as many for each entry of a list.
+ * Immutable once read. Cost: the texts and 56 bytes a key, and as many for each entry of a list.
  */
 #pragma once
 
@@ -21,6 +21,7 @@ struct rfs_hf_value {
     const char *key; /* NULL: an entry of a list */
     enum rfs_hf_kind kind;
     int64_t number;
+    double real; /* the number, or a fraction, whose kind is RFS_HF_OTHER */
     const char *text;
     const struct rfs_hf_value *list;
     size_t n; /* entries of the list */

@@ -19,6 +19,8 @@ librfs_la_SOURCES += \
 	src/view/kinds.h \
 	src/view/library.c \
 	src/view/load.c \
+	src/view/meta_llama.c \
+	src/view/meta_llama.h \
 	src/view/mindformers.c \
 	src/view/model_files.c \
 	src/view/model_files.h \

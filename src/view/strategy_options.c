@@ -2,9 +2,11 @@
 #include "view/strategy_options.h"
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "plan/geometry.h"
 #include "plan/strategy_files.h"
 #include "view/internal.h"
+#include "view/meta_llama.h"
 #include "view/rules_view.h"
 
 /*
@@ -100,6 +102,7 @@ static int make_strategy(struct rfs_view *view, const char *option, const char *
     int rc = use->source ? 0 : read_names(view, &names, err);
 
     struct rfs_layout_rules_use named = *use;
+    named.by_columns = rfs_view_meta_by_columns(view);
     named.names = names.list.data;
     named.n = names.list.n;
     named.number = rfs_plan_model_number;
@@ -194,11 +197,38 @@ static int take_made(struct rfs_view *view, struct rfs_view *maker, struct rfs_e
     return rc;
 }
 
+/*
+ * Takes the ready cuts of ranks whose files have the names of Meta's, and proves that none is
+ * missing.
+ */
+static int take_meta(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_layout_rules_use use = {.ranks = 0};
+    RFS_CLEANUP(rfs_plan_model_end)
+    struct rfs_plan_model model = {view->set->store, view->options.hf_config,
+                                   rfs_catalog_path(view->source), NULL};
+    const uint32_t ranks = rfs_catalog_ranks(view->source);
+    RFS_FREE char *cuts = rfs_text_printf("tp%" PRIu32, ranks);
+    struct rfs_error unread; /* has its message when the file is */
+
+    if (!cuts)
+        return rfs_fail_memory(err);
+    int rc = rfs_plan_model_open(&model, err);
+    if (rc == 0 && ranks > 1)
+        rc = make_strategy(view, "src_rules", cuts, &use, &view->log, &view->src, err);
+    const struct rfs_index *index;
+    if (rc || rfs_catalog_index(view->source, 0, RFS_NO_RANK, &index, &unread) != 0)
+        return rc;
+    return rfs_view_meta_prove(view, index, model.config, err);
+}
+
 static int take_source(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *o = &view->options;
     const struct rfs_layout_rules_use use = {.ranks = o->src_ranks, .ranks_option = "src_ranks"};
 
+    if (rfs_catalog_is_model_parallel(view->source) && !o->src_strategy && !o->src_rules)
+        return take_meta(view, err);
     return view->set->how.maker && !o->src_strategy && !o->src_rules
                ? take_made(view, view->set->how.maker, err)
                : take_strategy(view, o->src_strategy, "src_rules", o->src_rules, &use, &view->log,

@@ -542,7 +542,8 @@ static int open_set(struct reshard_view *set, const char *source,
     set->options.all_steps |= set->config.follow > 0;
     /* hfai's parts are always shown merged, too, and chunks put together. */
     if (!set->how.tensors && !asks_for_something(options) && !has_parts(set->store, source) &&
-        !rfs_scan_is_described(set->store, source))
+        !rfs_scan_is_described(set->store, source) &&
+        !rfs_scan_is_model_parallel(set->store, source))
         return rfs_fail_usage(err,
                               "-o src_strategy=FILE,dst_strategy=FILE; reshard suggest SRC "
                               "says what else there is",

@@ -823,6 +823,62 @@ def llama_original():
     return "m", toy()
 
 
+def meta(at, ranks, by_columns, files=None, **more):
+    """Llama by Meta's names, with a config of HuggingFace beside its folder; the rows of q and k are in Meta's order."""
+    tensors = {}
+    for name, tensor in llama().items():
+        part = name.split(".")
+        module = {"q_proj": "attention.wq", "k_proj": "attention.wk", "v_proj": "attention.wv", "o_proj": "attention.wo",
+                  "gate_proj": "feed_forward.w1", "up_proj": "feed_forward.w3", "down_proj": "feed_forward.w2",
+                  "input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm"}.get(part[-2])
+        turned = part[-2] in ("q_proj", "k_proj")
+        tensor = tensor.reshape(-1, 2, 2, 16).transpose(1, 2).reshape(-1, 16) if turned else tensor
+        ours = f"layers.{part[2]}.{module}.weight" if module else {"model.embed_tokens": "tok_embeddings", "model.norm": "norm",
+                                                                     "lm_head": "output"}[name[:-7]] + ".weight"
+        tensors[ours] = tensor
+    axes = {"wq": 0, "wk": 0, "wv": 0, "w1": 0, "w3": 0, "output": 0, "wo": 1, "w2": 1, "tok_embeddings": int(by_columns)}
+    for rank in range(ranks) if files is None else files:
+        torch_save(f"{at}/consolidated.{rank:02}.pth",
+                   {n: t.chunk(ranks, axes[n.split(".")[-2]])[rank].clone() if n.split(".")[-2] in axes else t for n, t in tensors.items()})
+    text(f"{at}/params.json", {"dim": 16, "n_layers": 1, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 32, "multiple_of": 24,
+                               "ffn_dim_multiplier": 0.5, "norm_eps": 1e-5, **more})
+    return tensors
+
+
+META = ["2 tensor-parallel ranks", "convert=meta_llama,hf_config=m/config.json"]
+
+
+@layout("Meta's Llama 3, in the files of its ranks", says=META, renamed=True)
+def llama_ranks():
+    meta("m/original", 2, False)
+    text("m/config.json", config())
+    return "m/original", llama()
+
+
+@layout("Meta's Llama 2, in the files of its ranks", says=META, renamed=True)
+def llama_ranks_2():
+    meta("m/original", 2, True, vocab_size=-1)
+    text("m/config.json", config())
+    return "m/original", llama()
+
+
+@layout("Meta's Llama, without a config of HuggingFace", says=["2 tensor-parallel ranks"], never=["convert="])
+def llama_ranks_alone():
+    return "m", meta("m", 2, False)
+
+
+@layout("Meta's Llama that lost its first rank", refused=["'consolidated.00.pth' is missing"])
+def llama_ranks_first():
+    meta("m", 2, False, files=[1])
+    return "m", {}
+
+
+@layout("Meta's Llama that lost its last ranks", says=["by the file of 1 rank, the size of the vocabulary is 16, and by"], never=["NEW"])
+def llama_ranks_last():
+    meta("m", 2, False, files=[0])
+    return "m", {}
+
+
 @layout("torch's HuggingFaceStorageWriter", exact=False)
 def storage_writer():
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter

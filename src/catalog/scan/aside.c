@@ -193,8 +193,8 @@ static int look_into(const struct looking *common, char *const *folders, size_t 
 /* Says whether the files of a source were found in folders, not by their own names. */
 static bool finds_files(const struct rfs_source_spec *spec, const struct rfs_scan *scan)
 {
-    return scan->whole && scan->n == 1 && scan->data[0].n_files > 0 && !spec->options->file &&
-           !spec->options->files && !spec->options->segmented &&
+    return (scan->model_parallel || (scan->whole && scan->n == 1)) && scan->data[0].n_files > 0 &&
+           !spec->options->file && !spec->options->files && !spec->options->segmented &&
            strcmp(scan->data[0].files[0], spec->path) != 0 &&
            !(rfs_scan_asks_save(spec) && spec->saves && spec->saves->tree);
 }
@@ -202,27 +202,32 @@ static bool finds_files(const struct rfs_source_spec *spec, const struct rfs_sca
 int rfs_aside_find(const struct rfs_source_spec *spec, const struct rfs_scan *scan,
                    struct rfs_aside *out, struct rfs_error *err)
 {
-    const struct rfs_scanned *item = scan->data;
+    const char *map = scan->n > 0 ? scan->data[0].weight_map : NULL;
     struct looking looking = {.spec = spec, .scan = scan, .out = out};
+    size_t files = 0;
+    size_t n = 0;
 
     if (!finds_files(spec, scan))
         return 0;
-    RFS_FREE const char **counted = calloc(item->n_files, sizeof *counted);
+    for (size_t i = 0; i < scan->n; i++)
+        files += scan->data[i].n_files;
+    RFS_FREE const char **counted = calloc(files, sizeof *counted);
     RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list folders = {0};
     bool full = counted != NULL;
-    for (size_t i = 0; full && i < item->n_files; i++) {
-        counted[i] = item->files[i];
-        full = rfs_path_list_add(&folders, rfs_store_folder(counted[i]));
-    }
-    if (full && item->weight_map)
-        full = rfs_path_list_add(&folders, rfs_store_folder(item->weight_map));
+    for (size_t i = 0; i < scan->n; i++)
+        for (size_t k = 0; full && k < scan->data[i].n_files; k++) {
+            counted[n] = scan->data[i].files[k];
+            full = rfs_path_list_add(&folders, rfs_store_folder(counted[n++]));
+        }
+    if (full && map)
+        full = rfs_path_list_add(&folders, rfs_store_folder(map));
     if (!full)
         return rfs_fail_memory(err);
-    RFS_SORT(counted, item->n_files, by_text);
+    RFS_SORT(counted, n, by_text);
     rfs_path_list_sort(&folders);
     looking.counted = counted;
-    looking.n = item->n_files;
-    looking.why = item->weight_map  ? "the index does not name it"
+    looking.n = n;
+    looking.why = map               ? "the index does not name it"
                   : scan->described ? "the save does not name it"
                                     : "another file is the model, by its name";
     if (look_into(&looking, folders.data, folders.n))

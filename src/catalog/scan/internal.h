@@ -114,6 +114,11 @@ struct rfs_scan_part {
 bool rfs_scan_name_part(const char *name, struct rfs_scan_part *out);
 /* Says whether two names are of parts of one checkpoint: they differ in the part's number alone. */
 bool rfs_scan_same_parts(const char *one, const char *other);
+/*
+ * Reads the rank of a file as Meta names it, by f"consolidated.{rank:02d}.pth" (model_parallel.c).
+ */
+bool rfs_scan_name_model_parallel(const char *name, uint32_t *rank);
+#define RFS_SCAN_SECOND_RANK "consolidated.01.pth"
 /* Returns a pattern for file= that all parts match, malloc'ed, or NULL when out of memory. */
 char *rfs_scan_part_pattern(const char *name, const struct rfs_scan_part *part);
 /*
@@ -197,6 +202,13 @@ int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struc
 int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
                   struct rfs_error *err);
 int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
+/*
+ * Takes the files of Meta's model-parallel ranks out of a folder's (model_parallel.c): out->n stays
+ * 0 where there is none. All ranks below the highest must have one.
+ */
+int rfs_scan_model_parallel(const struct rfs_source_spec *spec,
+                            const struct rfs_scan_listing *listing, struct rfs_scan *out,
+                            struct rfs_error *err);
 /* Returns the file of a folder that is a whole model by its name, or NULL. */
 const struct rfs_scan_found *rfs_scan_model(const struct rfs_scan_listing *listing);
 /*

@@ -228,16 +228,27 @@ bool rfs_scan_is_described(struct rfs_store *store, const char *path)
     return is;
 }
 
-bool rfs_scan_is_whole(struct rfs_store *store, const char *path)
+/* Says whether the files of a folder are one checkpoint, or as RANKS tells, ranks of one. */
+static bool is_by_files(struct rfs_store *store, const char *path, bool ranks)
 {
     const struct rfs_source_spec spec = {
         .path = path, .store = store, .options = &rfs_options_defaults};
     struct rfs_scan scan = {0};
     struct rfs_error unused;
-    const bool is = rfs_scan_whole(&spec, &scan, &unused) == 0;
+    const bool is = rfs_scan_whole(&spec, &scan, &unused) == 0 && (!ranks || scan.n > 1);
 
     rfs_scan_free(&scan);
     return is;
+}
+
+bool rfs_scan_is_whole(struct rfs_store *store, const char *path)
+{
+    return is_by_files(store, path, false);
+}
+
+bool rfs_scan_is_model_parallel(struct rfs_store *store, const char *path)
+{
+    return is_by_files(store, path, true);
 }
 
 static int look_for_rank(void *ctx, const struct dirent *entry)

@@ -23,6 +23,7 @@ struct rfs_scan {
     /* its format, if it describes itself, rank 0's first file or each file; or NULL */
     const struct rfs_format_row *described;
     bool parts;               /* the ranks are the parts of hfai's dist_ckpt */
+    bool model_parallel;      /* the ranks are tensor-parallel, by Meta's names of their files */
     bool whole;               /* one checkpoint for all ranks: rank 0 is the only one */
     struct rfs_scanned *data; /* ascending by rank, each rank once */
     size_t n, cap;
@@ -111,6 +112,8 @@ bool rfs_scan_is_divided(struct rfs_store *store, const char *path);
 bool rfs_scan_is_first(const char *path, enum rfs_format format);
 /* Says whether a view takes the files of a folder, without rank folders, for one checkpoint. */
 bool rfs_scan_is_whole(struct rfs_store *store, const char *path);
+/* Says whether a folder has several tensor-parallel ranks, by Meta's names of their files. */
+bool rfs_scan_is_model_parallel(struct rfs_store *store, const char *path);
 /* Says whether a folder has a checkpoint of any kind, without looking into folders below it. */
 bool rfs_scan_is_any(struct rfs_store *store, const char *path);
 /* Says whether a folder of that name is a rank's: rank_ and digits. */

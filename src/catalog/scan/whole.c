@@ -14,6 +14,8 @@
  *   llama.cpp
  *     X.gguf, or X-00001-of-00002.gguf …        the first stands for all
  *
+ * or the files of Meta's ranks, if nothing else is a model (model_parallel.c).
+ *
  * A folder with one .safetensors file and nothing else of the kind is that file, as MindSpore's
  * _load_parallel_checkpoint takes it; it needs no map then.
  */
@@ -67,22 +69,36 @@ static int fail_name(const struct rfs_source_spec *spec, struct rfs_error *err)
     return rfs_scan_foreign(spec->store, spec->path, rc, err);
 }
 
+/* Says whether a file is that of one of Meta's ranks, and not of the only one. */
+static bool is_rank_of_several(const struct rfs_source_spec *spec)
+{
+    RFS_FREE char *folder = rfs_store_folder(spec->path);
+    RFS_FREE char *second = folder ? rfs_path_join(folder, RFS_SCAN_SECOND_RANK) : NULL;
+    uint32_t rank;
+
+    return rfs_scan_name_model_parallel(rfs_path_name(spec->path), &rank) &&
+           (rank > 0 || (second && rfs_store_there(spec->store, second)));
+}
+
 /* Tells that a file is a part of a checkpoint, by its name: strict refuses it. */
 static int tell_part(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_error *err)
 {
     struct rfs_scan_part part;
+    const bool named = rfs_scan_name_part(rfs_path_name(spec->path), &part) && part.count > 1;
+    char several[40] = "the tensor-parallel";
 
-    if (!rfs_scan_name_part(rfs_path_name(spec->path), &part) || part.count == 1)
+    if (!named && !is_rank_of_several(spec))
         return 0;
+    if (named)
+        snprintf(several, sizeof several, "%" PRIu32, part.count);
     if (spec->options->strict)
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path),
                         "the folder that it is in; or without -o strict, for its tensors alone",
-                        "the source is one of %" PRIu32 " parts of a checkpoint, by its name",
-                        part.count);
+                        "the source is one of %s parts of a checkpoint, by its name", several);
     rfs_log(log, RFS_WARNING,
-            "%s: the source is one of %" PRIu32
-            " parts of a checkpoint, by its name: the tensors of the others are not there",
-            spec->path, part.count);
+            "%s: the source is one of %s parts of a checkpoint, by its name: the tensors of the "
+            "others are not there",
+            spec->path, several);
     return 0;
 }
 
@@ -554,6 +570,8 @@ int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, str
     if (seen.unified)
         return take_unified(spec, seen.hyper, out, err);
     rc = take_huggingface(spec, &seen, &listing, out, err);
+    if (rc == 0 && out->n == 0)
+        rc = rfs_scan_model_parallel(spec, &listing, out, err);
     if (rc || out->n > 0)
         return rc;
     if (listing.n == 1 && rfs_formats[listing.data[0].format].alone)

@@ -508,6 +508,10 @@ static int suggest_source(struct rfs_advice *advice, const struct rfs_inspect_ki
                                  strcmp(format, "gguf") == 0 ? "GGUF" : format));
         if (strcmp(format, "pt") == 0)
             rfs_advice_find_dict_inside(advice);
+    } else if (rfs_catalog_is_model_parallel(advice->source.catalog)) {
+        describe(advice, rfs_text_printf("a model in the files of %" PRIu32
+                                         " tensor-parallel ranks, by Meta's names, %s",
+                                         advice->ranks, format));
     } else {
         describe(advice,
                  rfs_text_printf("a checkpoint of %" PRIu32 " ranks, %s", advice->ranks, format));
@@ -515,7 +519,8 @@ static int suggest_source(struct rfs_advice *advice, const struct rfs_inspect_ki
         find_strategy(advice);
     }
     const bool sharded = what != RFS_INSPECT_CHUNKS && advice->ranks > 1;
-    const bool cuts = !sharded || rfs_settings_last(&advice->basis, "src_strategy") ||
+    const bool cuts = !sharded || rfs_catalog_is_model_parallel(advice->source.catalog) ||
+                      rfs_settings_last(&advice->basis, "src_strategy") ||
                       rfs_settings_last(&advice->basis, "src_rules");
     if (what == RFS_INSPECT_PARTS) {
         suggest_parts(advice);

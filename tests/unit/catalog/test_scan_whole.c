@@ -90,6 +90,41 @@ static void test_bad_maps(void **state)
     map_refused(s, deep, -EINVAL, "not valid JSON");
 }
 
+/* Meta's Llama: a file for each rank. */
+static void test_model_parallel(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "consolidated.00.pth");
+    put(s, "params.json");
+    scanned(s);
+    assert_true(s->scan.whole && s->scan.model_parallel);
+    assert_string_equal(files_of(s, 0), "consolidated.00.pth");
+    put(s, "consolidated.02.pth");
+    REFUSED(s, -ENOENT, "has 'consolidated.02.pth', and 'consolidated.01.pth' is missing");
+    put(s, "consolidated.01.pth");
+    put(s, "consolidated.1.pth"); /* no name that Meta gives */
+    scanned(s);
+    assert_false(s->scan.whole);
+    assert_true(s->scan.model_parallel);
+    assert_int_equal(s->scan.n, 3);
+    assert_int_equal(s->scan.present, 3);
+    assert_int_equal(s->scan.format, RFS_FORMAT_TORCH);
+    assert_string_equal(files_of(s, 2), "consolidated.02.pth");
+    assert_int_equal(s->scan.aside.files.n, 1);
+    assert_true(rfs_scan_is_model_parallel(NULL, s->tree.root));
+    s->spec.path = tree_path(&s->tree, "consolidated.00.pth");
+    s->options.strict = true;
+    REFUSED(s, -EINVAL, "one of the tensor-parallel parts of a checkpoint, by its name");
+    plain(s);
+    assert_int_equal(unlink(tree_path(&s->tree, "consolidated.00.pth")), 0);
+    REFUSED(s, -ENOENT, "and 'consolidated.00.pth' is missing");
+    put(s, "model.safetensors");
+    scanned(s);
+    assert_false(s->scan.model_parallel);
+    assert_string_equal(files_of(s, 0), "model.safetensors");
+    assert_int_equal(s->scan.aside.files.n, 3);
+}
+
 static void test_one_file(void **state)
 {
     struct scanning *s = *state;
@@ -527,14 +562,23 @@ static void test_split_gguf(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_map),           TEST(test_bad_maps),
-        TEST(test_one_file),      TEST(test_resolve),
-        TEST(test_huggingface),   TEST(test_other_indexes),
-        TEST(test_parts),         TEST(test_adapter),
-        TEST(test_lost_link),     TEST(test_torch_model),
-        TEST(test_bad_indexes),   TEST(test_unified),
-        TEST(test_other_folders), TEST(test_segmented_folder),
-        TEST(test_split_gguf),    TEST(test_one_ckpt_is_not_guessed),
+        TEST(test_map),
+        TEST(test_bad_maps),
+        TEST(test_model_parallel),
+        TEST(test_one_file),
+        TEST(test_resolve),
+        TEST(test_huggingface),
+        TEST(test_other_indexes),
+        TEST(test_parts),
+        TEST(test_adapter),
+        TEST(test_lost_link),
+        TEST(test_torch_model),
+        TEST(test_bad_indexes),
+        TEST(test_unified),
+        TEST(test_other_folders),
+        TEST(test_segmented_folder),
+        TEST(test_split_gguf),
+        TEST(test_one_ckpt_is_not_guessed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
