@@ -53,11 +53,12 @@ static inline void rfs_rules_bind(struct rfs_rules_known *index, uint64_t at)
     index->bound = true;
 }
 
-/* A selection of the rows of an axis that one use of a tensor takes. */
+/* A selection of the rows of an axis that one use of a tensor takes, of each of its equal parts. */
 struct rfs_rules_rows {
     uint32_t axis;
     uint64_t first, count, step;
-    uint32_t next; /* another selection of the tensor: 1 + its place in takings; or 0 */
+    uint64_t parts, part; /* how many; the rows in each, 0 with one */
+    uint32_t next;        /* another selection of the tensor: 1 + its place in takings; or 0 */
 };
 
 /* A tensor of either side. */

@@ -503,6 +503,8 @@ static bool parse_argument(struct rfs_lex *p, char letter, struct node *node)
         return (node->n = parse_number(p)) != NULL;
     case 'f':
         return (node->first = parse_number(p)) != NULL;
+    case 'p':
+        return (node->parts = parse_number(p)) != NULL;
     case 's':
         return (node->step = parse_number(p)) != NULL;
     case 'i':
@@ -532,17 +534,18 @@ static const struct function {
     const char *name;
     enum node_kind kind;
     /*
-     * Arguments before the tensors: axis, n, first, step (which may be missing), index, dtypes to
-     * the left and right.
+     * Arguments before the tensors: axis, n, first, step (which may be missing), parts, index,
+     * dtypes to the left and right.
      */
     const char *arguments;
     bool several; /* it takes any number of tensors */
 } functions[] = {
-    {"concat", NODE_CONCAT, "a", true}, {"groups", NODE_GROUPS, "na", true},
-    {"stack", NODE_STACK, "ia", false}, {"transpose", NODE_TRANSPOSE, "", false},
-    {"join", NODE_JOIN, "a", false},    {"split", NODE_SPLIT, "an", false},
-    {"rows", NODE_ROWS, "afns", false}, {"cast", NODE_CAST, "lr", false},
-    {"plus", NODE_PLUS, "n", false},    {"pad", NODE_PAD, "an", false},
+    {"concat", NODE_CONCAT, "a", true},  {"groups", NODE_GROUPS, "na", true},
+    {"stack", NODE_STACK, "ia", false},  {"transpose", NODE_TRANSPOSE, "", false},
+    {"join", NODE_JOIN, "a", false},     {"split", NODE_SPLIT, "an", false},
+    {"rows", NODE_ROWS, "afns", false},  {"cast", NODE_CAST, "lr", false},
+    {"plus", NODE_PLUS, "n", false},     {"pad", NODE_PAD, "an", false},
+    {"parts", NODE_ROWS, "pafn", false},
 };
 
 static bool parse_arguments(struct rfs_lex *p, const struct function *function, struct node *node)
@@ -583,7 +586,8 @@ static const struct node *parse_tensor(struct rfs_lex *p)
     const struct function *function = accept_function(p, &called);
     if (!function && called)
         return expected(p,
-                        "concat, groups, stack, transpose, join, split, rows, cast, plus or pad");
+                        "concat, groups, parts, stack, transpose, join, split, rows, cast, plus or "
+                        "pad");
     if (!function) {
         p->level--;
         return parse_leaf(p);
@@ -712,7 +716,7 @@ static bool parse_rule(struct rfs_lex *p, struct statement *statement)
     statement->left = parse_tensor(p);
     if (!statement->left)
         return false;
-    if (rfs_rules_left_tensor(statement->left)->kind != NODE_TENSOR)
+    if (rfs_rules_left_tensor(statement->left)->kind != NODE_TENSOR || statement->left->parts)
         return expected(p, "a rule with one tensor to the left, or rows of one,") != NULL;
     if (!pass(p, "="))
         return false;

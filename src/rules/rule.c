@@ -275,8 +275,15 @@ static int shape_of_split(struct compiling *c, const struct node *node, struct s
 static int shape_of_rows(struct compiling *c, const struct node *node, struct shape *shape)
 {
     uint32_t axis;
-    return read_axis(c, node->axis, shape->ndim, &axis)
-               ?: rfs_rules_count(c, node->n, "the number of rows", 1, &shape->dims[axis]);
+    uint64_t parts = 1;
+    int rc = read_axis(c, node->axis, shape->ndim, &axis)
+                 ?: rfs_rules_count(c, node->n, "the number of rows", 1, &shape->dims[axis]);
+
+    if (rc == 0 && node->parts)
+        rc = rfs_rules_count(c, node->parts, "the number of parts", 1, &parts);
+    if (rc == 0 && !rfs_mul_u64(shape->dims[axis], parts, &shape->dims[axis]))
+        rc = RULES_FAIL(c, leaf_name(c, node), NULL, "has too many rows");
+    return rc;
 }
 
 /* Gives the shape of a padded tensor: by the rule where it is made, else by the tensor itself. */
@@ -445,14 +452,26 @@ static bool split_piece_axis(struct rfs_rules_piece *piece, uint32_t axis, uint6
 static int read_rows(struct compiling *c, const struct node *node, uint32_t ndim,
                      struct rfs_rules_rows *rows)
 {
-    *rows = (struct rfs_rules_rows){.step = 1};
+    *rows = (struct rfs_rules_rows){.step = 1, .parts = 1};
     const int rc = read_axis(c, node->axis, ndim, &rows->axis)
                    ?: rfs_rules_count(c, node->first, "the first row", 0, &rows->first)
                    ?: rfs_rules_count(c, node->n, "the number of rows", 1, &rows->count);
 
-    return rc || !node->step
-               ? rc
-               : rfs_rules_count(c, node->step, "the step from row to row", 1, &rows->step);
+    if (rc || (!node->step && !node->parts))
+        return rc;
+    return node->step ? rfs_rules_count(c, node->step, "the step from row to row", 1, &rows->step)
+                      : rfs_rules_count(c, node->parts, "the number of parts", 1, &rows->parts);
+}
+
+/* Adds a digit of an axis to a piece that begins, unless it counts one entry. */
+static int push_digit(struct compiling *c, struct rfs_rules_piece *piece, struct digit digit)
+{
+    if (digit.count == 1)
+        return 0;
+    if (piece->n == RFS_RULES_DIGITS)
+        return RULES_FAIL(c, c->text.data, NULL, "has more than %d axes", RFS_RULES_DIGITS);
+    piece->digits[piece->n++] = digit;
+    return 0;
 }
 
 /* Adds the piece of a right tensor, or of ROWS of it (or NULL). */
@@ -467,12 +486,13 @@ static int push_piece(struct compiling *c, uint32_t tensor, const struct shape *
         piece.leaf_at[a] = some ? rows->first : 0;
         if (count == 0)
             return 0;
-        if (count == 1)
-            continue;
-        if (piece.n == RFS_RULES_DIGITS)
-            return RULES_FAIL(c, c->text.data, NULL, "has more than %d axes", RFS_RULES_DIGITS);
-        piece.digits[piece.n++] =
-            (struct digit){count, 1, some ? rows->step : 1, (uint8_t)a, (uint8_t)a};
+        const uint8_t axis = (uint8_t)a;
+        const struct digit parts = {some ? rows->parts : 1, count, some ? rows->part : 0, axis,
+                                    axis};
+        const struct digit one = {count, 1, some ? rows->step : 1, axis, axis};
+        const int rc = push_digit(c, &piece, parts) ?: push_digit(c, &piece, one);
+        if (rc)
+            return rc;
     }
     if (c->map->links.n + c->pieces.n >= MOST_LINKS)
         return RULES_FAIL(c, c->text.data, NULL, "is one of more than %zu parts of tensors",
@@ -522,12 +542,17 @@ static int pieces_of_rows(struct compiling *c, const struct node *node, const st
     if (rc)
         return rc;
     uint64_t last;
-    whole.dims[rows.axis] = real.known ? real.dims[rows.axis] : ANY_SIZE;
-    if (whole.dims[rows.axis] != ANY_SIZE &&
-        (!rfs_mul_u64(rows.count - 1, rows.step, &last) || !rfs_add_u64(last, rows.first, &last) ||
-         last >= whole.dims[rows.axis]))
+    const uint64_t size = real.known ? real.dims[rows.axis] : ANY_SIZE;
+    whole.dims[rows.axis] = size;
+    if (rows.parts > 1 && (size == ANY_SIZE || size % rows.parts != 0))
+        return RULES_FAIL(c, leaf_name(c, node), REMEDY_CONFIG,
+                          "has an axis that the rule cannot cut in %llu equal parts",
+                          (unsigned long long)rows.parts);
+    rows.part = rows.parts > 1 ? size / rows.parts : 0;
+    if (size != ANY_SIZE && (!rfs_mul_u64(rows.count - 1, rows.step, &last) ||
+                             !rfs_add_u64(last, rows.first, &last) || last >= size / rows.parts))
         return RULES_FAIL(c, leaf_name(c, node), NULL, "has %llu rows, fewer than the rule takes",
-                          (unsigned long long)whole.dims[rows.axis]);
+                          (unsigned long long)(size / rows.parts));
     return pieces_of_tensor(c, node->kids, &whole, &rows);
 }
 
@@ -551,7 +576,7 @@ static int first_factor(struct compiling *c, const struct node *node, uint32_t n
     if (node->kind == NODE_ROWS) {
         const int rc = read_axis(c, node->axis, ndim, &cut);
         if (rc || cut == axis)
-            return rc ?: factor_of(c, node->n, factor);
+            return rc ?: factor_of(c, node->parts ?: node->n, factor);
         node = node->kids;
     }
     const struct size *size = node->kind == NODE_TENSOR ? node->sizes : NULL;

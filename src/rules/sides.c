@@ -178,11 +178,13 @@ static int prove_rows(struct compiling *c, int side, uint32_t tensor)
         return rfs_fail_memory(c->err);
     for (uint32_t i = of->takings; i; i = c->takings.data[i - 1].next) {
         const struct rfs_rules_rows *taking = &c->takings.data[i - 1];
-        const int rc = rfs_rules_work(c, taking->count);
+        const uint64_t count = taking->count * taking->parts; /* a size of a tensor */
+        const int rc = rfs_rules_work(c, count);
         if (rc)
             return rc;
-        for (uint64_t k = 0; k < taking->count; k++) {
-            const uint64_t row = taking->first + k * taking->step;
+        for (uint64_t k = 0; k < count; k++) {
+            const uint64_t row =
+                taking->first + k % taking->count * taking->step + k / taking->count * taking->part;
             if (row >= rows || seen[row])
                 return RULES_FAIL(c, name, NULL,
                                   row < rows ? "has row %llu taken twice"
@@ -190,7 +192,7 @@ static int prove_rows(struct compiling *c, int side, uint32_t tensor)
                                   (unsigned long long)row);
             seen[row] = 1;
         }
-        sum += taking->count;
+        sum += count;
     }
     if (sum != rows && !of->loose)
         return RULES_FAIL(c, name, NULL, "has %llu rows that no rule takes",

@@ -94,6 +94,7 @@ struct node {
     const struct number *n;     /* groups, split; rows: how many; plus; pad: the size */
     const struct number *first; /* rows */
     const struct number *step;  /* rows; NULL: 1 */
+    const struct number *parts; /* rows: of how many equal parts of the axis each; NULL: 1 */
     bool casts[2];              /* cast; by side; false: same */
     enum rfs_dtype dtypes[2];
 };

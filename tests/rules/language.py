@@ -247,6 +247,11 @@ class Expression:
         first, count = self.number(first), self.number(count)
         return np.take(self.of(part), range(first, first + count * step, step), self.number(axis))
 
+    def parts(self, n, axis, first, count, part):
+        n, axis, first, count = (self.number(number) for number in (n, axis, first, count))
+        pieces = np.split(self.of(part), n, axis)
+        return np.concatenate([np.take(piece, range(first, first + count), axis) for piece in pieces], axis)
+
     def cast(self, _left, _right, part):
         return self.of(part)
 

@@ -141,8 +141,15 @@ class Maker:
         holes = rng.sample(list(self.indexes), rng.choice([0, 0, 1, 1, 2]))
         left = f"left.{''.join(f'{{{h}}}.' for h in holes)}w{number}.weight"
         if shape[0] > 1 and rng.random() < 0.15:  # two left tensors of one right one
-            first = rng.randint(1, shape[0] - 1)
             right = self.leaf(shape, holes)
+            n = rng.choice([n for n in range(1, shape[0] // 2 + 1) if shape[0] % n == 0])
+            first = rng.randint(1, shape[0] // n - 1)
+            if rng.random() < 0.5:
+                self.lines.append(f"{left} = parts({n}, 0, 0, {first}, {right})")
+                self.lines.append(f"{left}.rest = parts({n}, {'0' if rng.random() < .5 else -len(shape)}, {first}, "
+                                  f"{shape[0] // n - first}, {right})")
+                return
+            first = rng.randint(1, shape[0] - 1)
             self.lines.append(f"{left} = rows(0, 0, {first}, {right})")
             self.lines.append(f"{left}.rest = rows(0, {first}, {shape[0] - first}, {right})")
             return

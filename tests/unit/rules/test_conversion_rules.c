@@ -667,6 +667,22 @@ static void test_rows_and_casts(void **ctx)
           "a 3, b 2");
     refuses("a = rows(0, 0, 2, w [5])\nb = rows(0, 1, 3, w [5])", "{}", NULL, "w 5",
             "parameter 'w': has row 1 taken twice");
+    makes("a = parts(2, 0, 0, 2, w [2 * 3])\nb = parts(2, -1, 2, 1, w [2 * 3])", "{}", NULL, "w 6",
+          "a 4, b 2");
+    refuses("a = parts(2, 0, 0, 2, w [6])\nb = parts(2, 0, 1, 2, w [6])", "{}", NULL, "w 6",
+            "parameter 'w': has row 1 taken twice");
+    refuses("a = parts(2, 0, 0, 2, w [6])", "{}", NULL, "w 6", "has 2 rows that no rule takes");
+    refuses("a = parts(2, 0, 0, 4, w [6])", "{}", NULL, "w 6", "has 3 rows, fewer than the rule");
+    refuses("a = parts(4, 0, 0, 1, w [6])", "{}", NULL, "w 6",
+            "has an axis that the rule cannot cut in 4 equal parts");
+    refuses("a = parts(2, 0, 0, 1, w [_])\nb = w [6]", "{}", NULL, "a 2, b 6",
+            "has an axis that the rule cannot cut in 2 equal parts");
+    refuses("a = parts(2, 0, 0, 1, concat(0, w [3], v [3]))", "{}", NULL, "w 3, v 3",
+            "takes rows of something that is not a tensor");
+    refuses("parts(2, 0, 0, 1, a) = w [2]", "{}", NULL, "w 2",
+            "stands where a rule with one tensor to the left, or rows of one, should be");
+    refuses("a = groups(3, 0, parts(2, 0, 0, 3, w [6]), v [6])", "{}", NULL, "w 6, v 6",
+            "is cut in 3 groups, which do not divide the first factor of its size, 2");
     refuses("a = rows(0, 0, 2, w [5])", "{}", NULL, "w 5",
             "parameter 'w': has 3 rows that no rule takes");
     refuses("a = rows(0, 4, 2, w [5])", "{}", NULL, "w 5", "fewer than the rule takes");
@@ -861,7 +877,8 @@ static void test_mistakes_in_the_text(void **ctx)
     static const char *const wrong[][2] = {
         {"a", "x.rules: line 2: the statement ends where '=' should be"},
         {"\n\na = concat(0, b", "line 4: the statement ends where ')' should be"},
-        {"a = merge(0, b, c)", "'merge(0, b, c)' stands where concat, groups, stack, transpose, "},
+        {"a = merge(0, b, c)",
+         "'merge(0, b, c)' stands where concat, groups, parts, stack, transpose, "},
         {"a = \"b\"", "stands where a name without quotes should be"},
         {"a = b c", "'c' stands where the end of the statement should be"},
         {"let 3 = 4", "'3 = 4' stands where a name should be"},
