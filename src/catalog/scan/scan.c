@@ -191,10 +191,12 @@ static int look_for_part(void *ctx, const struct dirent *entry)
     struct rfs_scan_part part;
     struct rfs_weight_map_name map;
     enum rfs_format format;
+    uint32_t rank;
     const char *name = entry->d_name;
 
     *found |=
         name[0] != '.' && (rfs_safetensors_map_name(name, &map) ||
+                           (rfs_scan_name_model_parallel(name, &rank) && rank > 0) ||
                            (rfs_scan_name_part(name, &part) && rfs_format_of_name(name, &format)));
     return 0;
 }

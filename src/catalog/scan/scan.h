@@ -105,7 +105,7 @@ bool rfs_scan_is_described(struct rfs_store *store, const char *path);
 bool rfs_scan_is_of_one_rank(struct rfs_store *store, const char *path);
 /*
  * Says whether a folder has parts of a checkpoint, such as model-00001-of-00002.safetensors, or an
- * index of parts.
+ * index of parts, or Meta's files of ranks.
  */
 bool rfs_scan_is_divided(struct rfs_store *store, const char *path);
 /* Says whether a file stands for the parts beside it, by its name: X-00001-of-00002.gguf. */
