@@ -35,7 +35,7 @@ static void check_again(const struct rfs_manifest *manifest)
     char *text;
     size_t size;
 
-    REQUIRE(rfs_manifest_text(manifest, &text, &size) == 0);
+    REQUIRE(rfs_manifest_text(manifest, NULL, &text, &size) == 0);
     REQUIRE(parse(text, size, &again));
     REQUIRE(again.entries.n == manifest->entries.n && again.task == manifest->task);
     REQUIRE(again.tasks == manifest->tasks && again.total_files == manifest->total_files);

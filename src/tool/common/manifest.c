@@ -207,11 +207,21 @@ static int make_text(const struct rfs_manifest *manifest, uint32_t *order, char 
     return -ENOMEM;
 }
 
-int rfs_manifest_text(const struct rfs_manifest *manifest, char **text, size_t *size)
+#define STEM "reshard-manifest"
+
+/* Returns the name of the manifest of a task, malloc'ed, or NULL when out of memory. */
+static char *name_of(uint32_t task, uint32_t tasks)
+{
+    return tasks < 2 ? strdup(RFS_MANIFEST_NAME) : rfs_text_printf(STEM ".%" PRIu32 ".json", task);
+}
+
+int rfs_manifest_text(const struct rfs_manifest *manifest, char **name, char **text, size_t *size)
 {
     RFS_FREE uint32_t *order = calloc(manifest->entries.n + 1, sizeof *order);
 
     *text = NULL;
+    if (name && !(*name = name_of(manifest->task, manifest->tasks)))
+        return -ENOMEM;
     return order ? make_text(manifest, order, text, size) : -ENOMEM;
 }
 
@@ -402,13 +412,6 @@ int rfs_manifest_read(struct rfs_store *store, const char *path, struct rfs_mani
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
-
-#define STEM "reshard-manifest"
-
-char *rfs_manifest_name(uint32_t task, uint32_t tasks)
-{
-    return tasks < 2 ? strdup(RFS_MANIFEST_NAME) : rfs_text_printf(STEM ".%" PRIu32 ".json", task);
-}
 
 bool rfs_manifest_is_name(const char *name)
 {

@@ -88,8 +88,11 @@ bool rfs_manifest_fits(const struct rfs_manifest *manifest, const struct rfs_man
 /* Returns whether a path can stand in a manifest: it is printable UTF-8. */
 bool rfs_manifest_takes(const char *path);
 
-/* Sets *text to the manifest's text, malloc'ed. 0 or -ENOMEM. */
-int rfs_manifest_text(const struct rfs_manifest *manifest, char **text, size_t *size);
+/*
+ * Sets *text to the manifest's text, and *name (or NULL) to the name of its file, both malloc'ed. 0
+ * or -ENOMEM.
+ */
+int rfs_manifest_text(const struct rfs_manifest *manifest, char **name, char **text, size_t *size);
 /*
  * Adds the entries of TEXT, which ends with a NUL, and takes over its other members. FILE is for
  * messages. 0, -ENOMEM, or -EINVAL with *err filled for a text that is no manifest, is damaged,
@@ -101,8 +104,6 @@ int rfs_manifest_parse(const char *file, const char *text, size_t size,
 int rfs_manifest_read(struct rfs_store *store, const char *path, struct rfs_manifest *manifest,
                       struct rfs_error *err);
 
-/* Returns the name of the manifest of a task, malloc'ed, or NULL when out of memory. */
-char *rfs_manifest_name(uint32_t task, uint32_t tasks);
 /* Returns whether a name is that of a manifest. */
 bool rfs_manifest_is_name(const char *name);
 

@@ -128,9 +128,10 @@ int rfs_export_list(struct rfs_export *export, struct rfs_error *err);
 int rfs_export_read_manifests(struct rfs_export *export, struct rfs_error *err);
 /* Finds which of this task's files are there; refuses files that differ. */
 int rfs_export_check(struct rfs_export *export, struct rfs_error *err);
-/* Removes stale files; a part of rfs_export_write. */
-int rfs_export_remove_stale(struct rfs_export *export, struct rfs_error *err);
-/* Writes this task's files that are not there, and the manifest of all that are complete. */
+/*
+ * Removes stale files, and writes this task's files that are not there, and the manifest of all that
+ * are complete.
+ */
 int rfs_export_write(struct rfs_export *export, struct rfs_error *err);
 /* Prints the differences; -EBADMSG if there are any. */
 int rfs_export_verify(struct rfs_export *export, struct rfs_error *err);

@@ -91,22 +91,6 @@ static int refuse_stale(const struct rfs_export *export, struct rfs_error *err)
                     n == 1 ? "" : "s", n == 1 ? "is" : "are", names, n > NAMED ? ", …" : "");
 }
 
-int rfs_export_remove_stale(struct rfs_export *export, struct rfs_error *err)
-{
-    int rc = 0;
-
-    for (uint32_t i = 0; rc == 0 && i < export->stale.entries.n; i++) {
-        const char *path = rfs_intern_text(export->stale.names, i);
-        if (!rfs_export_is_stale(export, i))
-            continue;
-        const int gone = export->dest.kind->remove(&export->dest, path);
-        export->files_removed += gone == 0;
-        if (gone && gone != -ENOENT) /* another task was first */
-            rc = rfs_dest_failed(&export->dest, path, "cannot remove", -gone, err);
-    }
-    return rc;
-}
-
 /* Returns whether a name is that of the manifest of one of TASKS tasks. */
 static bool is_of(const char *name, uint32_t tasks)
 {

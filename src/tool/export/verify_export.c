@@ -125,7 +125,7 @@ static void merge(struct rfs_export *export)
         return;
     export->known.task = 0;
     export->known.tasks = 1;
-    if (rfs_manifest_text(&export->known, &text, &size) == 0 &&
+    if (rfs_manifest_text(&export->known, NULL, &text, &size) == 0 &&
         export->dest.kind->save(&export->dest, RFS_MANIFEST_NAME, text, size,
                                 !export->options->no_fsync, NULL) == 0)
         rfs_export_other_manifests(export, 1, true);

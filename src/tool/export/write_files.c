@@ -213,17 +213,16 @@ struct run {
 /* Saves the manifest. The caller has the lock and set saving; the lock is released meanwhile. */
 static int save_locked(struct rfs_export *export, struct rfs_error *err)
 {
+    RFS_FREE char *name = NULL;
     RFS_FREE char *text = NULL;
     size_t size = 0;
-    int rc = rfs_manifest_text(&export->saver.manifest, &text, &size);
-    RFS_FREE char *name =
-        rfs_manifest_name(export->saver.manifest.task, export->saver.manifest.tasks);
+    int rc = rfs_manifest_text(&export->saver.manifest, &name, &text, &size);
 
     pthread_mutex_unlock(&export->saver.lock);
     const double begun = rfs_progress_now();
-    rc = rc || !name ? rfs_fail_memory(err)
-                     : export->dest.kind->save(&export->dest, name, text, size,
-                                               !export->options->no_fsync, err);
+    rc = rc ? rfs_fail_memory(err)
+            : export->dest.kind->save(&export->dest, name, text, size, !export->options->no_fsync,
+                                      err);
     const double took = rfs_progress_now() - begun;
     pthread_mutex_lock(&export->saver.lock);
     export->saver.due =
@@ -680,6 +679,23 @@ static int write_all(struct rfs_export *export, struct rfs_error *err)
 
 RFS_COMPARE(by_text, char *, x, y, strcmp(*x, *y))
 
+/* Removes stale files. */
+static int remove_stale(struct rfs_export *export, struct rfs_error *err)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < export->stale.entries.n; i++) {
+        const char *path = rfs_intern_text(export->stale.names, i);
+        if (!rfs_export_is_stale(export, i))
+            continue;
+        const int gone = export->dest.kind->remove(&export->dest, path);
+        export->files_removed += gone == 0;
+        if (gone && gone != -ENOENT) /* another task was first */
+            rc = rfs_dest_failed(&export->dest, path, "cannot remove", -gone, err);
+    }
+    return rc;
+}
+
 /* Removes what killed exports have left of this task's files. */
 static int sweep(const struct rfs_export *export, struct rfs_error *err)
 {
@@ -702,7 +718,7 @@ int rfs_export_write(struct rfs_export *export, struct rfs_error *err)
     rfs_tool_catch_signals(); /* from the first temporary file on, which is the manifest's */
     /* The manifest comes before anything that it vouches for. */
     int rc = export->dest.kind->make(&export->dest, err)
-             ?: rfs_export_remove_stale(export, err)
+             ?: remove_stale(export, err)
              ?: save_manifest(export, err)
              ?: sweep(export, err);
 

@@ -552,7 +552,7 @@ static int save_sums(const struct rfs_manifest *sums, const char *path, struct r
     const char *what;
     size_t size = 0;
 
-    if (rfs_manifest_text(sums, &text, &size))
+    if (rfs_manifest_text(sums, NULL, &text, &size))
         return rfs_fail_memory(err);
     const int rc = rfs_io_write_whole(path, text, size, true, &what);
     return rc ? rfs_fail(err, rc, RFS_IN(path), "a folder that you may write to",

@@ -38,7 +38,7 @@ static void test_any_name_is_found_again(void **state)
     assert_int_equal(rfs_manifest_init(&sums, RFS_MANIFEST_TENSORS), 0);
     assert_int_equal(rfs_manifest_init(&again, RFS_MANIFEST_TENSORS), 0);
     assert_int_equal(rfs_manifest_put_tensor(&sums, name, &scalar, (struct rfs_hash){1, 2}), 0);
-    assert_int_equal(rfs_manifest_text(&sums, &text, &size), 0);
+    assert_int_equal(rfs_manifest_text(&sums, NULL, &text, &size), 0);
     assert_int_equal(rfs_manifest_parse("m", text, size, &again, &err), 0);
     assert_non_null(rfs_manifest_find(&again, name));
     free(text);
@@ -66,7 +66,7 @@ static void test_a_list_as_it_is_written(void **state)
     assert_int_equal(rfs_manifest_put_tensor(&sums, "a\"b", &scalar, (struct rfs_hash){1, 15}), 0);
     assert_int_equal(rfs_manifest_put_tensor(&sums, "z", &scalar, (struct rfs_hash){1, 2}),
                      -EEXIST);
-    assert_int_equal(rfs_manifest_text(&sums, &text, &size), 0);
+    assert_int_equal(rfs_manifest_text(&sums, NULL, &text, &size), 0);
     assert_string_equal(text, want);
 
     assert_int_equal(rfs_manifest_init(&again, RFS_MANIFEST_TENSORS), 0);
