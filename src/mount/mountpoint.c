@@ -204,11 +204,6 @@ static int fail_to_open(const char *given, int code, struct rfs_error *err)
                     strerror(code));
 }
 
-bool rfs_mountpoint_is_same(const struct stat *one, const struct stat *other)
-{
-    return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
-}
-
 int rfs_mountpoint_open(const struct rfs_mount_options *options, char **out, int *folder,
                         struct rfs_error *err)
 {

@@ -20,7 +20,10 @@ int rfs_mountpoint_open(const struct rfs_mount_options *options, char **out, int
                         struct rfs_error *err);
 
 /* Returns whether both are attributes of one file. */
-bool rfs_mountpoint_is_same(const struct stat *one, const struct stat *other);
+static inline bool rfs_mountpoint_is_same(const struct stat *one, const struct stat *other)
+{
+    return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
+}
 /* Reports that the mount point is not the folder that was looked at. -errno. */
 int rfs_mountpoint_fail_replaced(const char *mountpoint, struct rfs_error *err);
 /* Refuses a machine on which /dev/fuse cannot be opened. 0 or -errno. */
