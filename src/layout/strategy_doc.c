@@ -60,18 +60,6 @@ static int fail_room(const struct rfs_strategy_doc *doc, struct rfs_error *err)
                     "reading it takes more than %zu MiB of memory", RFS_STRATEGY_DOC_BYTES >> 20);
 }
 
-struct rfs_error *rfs_strategy_doc_lost(struct rfs_strategy_doc *doc)
-{
-    return doc->lost.code == 0 ? &doc->lost : NULL;
-}
-
-int rfs_strategy_doc_check_lost(const struct rfs_strategy_doc *doc, struct rfs_error *err)
-{
-    if (doc->lost.code && err)
-        *err = doc->lost;
-    return doc->lost.code;
-}
-
 const char *rfs_strategy_doc_text(ProtobufCBinaryData name)
 {
     return name.data ? (const char *)name.data : "";

@@ -147,8 +147,17 @@ bool rfs_strategy_doc_make_layout(struct rfs_strategy_doc *doc, const char *name
 /* Returns memory of the document, or NULL when there is none, or no budget. */
 void *rfs_strategy_doc_alloc(struct rfs_strategy_doc *doc, size_t bytes);
 /* Returns the place to note a loss at: NULL when one is noted already. */
-struct rfs_error *rfs_strategy_doc_lost(struct rfs_strategy_doc *doc);
+static inline struct rfs_error *rfs_strategy_doc_lost(struct rfs_strategy_doc *doc)
+{
+    return doc->lost.code == 0 ? &doc->lost : NULL;
+}
 /* Refuses a document that lacks a part of its file. 0, or its loss with *err filled. */
-int rfs_strategy_doc_check_lost(const struct rfs_strategy_doc *doc, struct rfs_error *err);
+static inline int rfs_strategy_doc_check_lost(const struct rfs_strategy_doc *doc,
+                                              struct rfs_error *err)
+{
+    if (doc->lost.code && err)
+        *err = doc->lost;
+    return doc->lost.code;
+}
 /* Returns the name of an item as a text, which may end early at a NUL. */
 const char *rfs_strategy_doc_text(ProtobufCBinaryData name);
