@@ -240,8 +240,6 @@ struct reshard_view {
  * above the saves, and for a save that has gone.
  */
 struct rfs_view *rfs_view_take(struct reshard_view *set, uint64_t id);
-/* Takes a view once more. */
-void rfs_view_hold(struct rfs_view *view);
 /* Does nothing with NULL. */
 void rfs_view_leave(struct rfs_view *view);
 static inline void rfs_view_leave_at(struct rfs_view *const *view)

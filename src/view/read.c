@@ -426,15 +426,19 @@ static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t 
 
 /* ---- readers --------------------------------------------------------------------------------- */
 
-/* Begins a reader whose image was made with the result RC. Returns RC. */
-static int begin(struct reshard_reader *reader, int rc, const struct rfs_error *err)
+/*
+ * Begins a reader whose image was made with the result RC, once copies are compared. Returns RC, or
+ * their failure.
+ */
+static int begin(struct reshard_reader *reader, int rc, struct rfs_error *err)
 {
+    if (rc == 0)
+        rc = rfs_view_compare_copies_for(reader->view, reader->image, &reader->tensors, err);
     if (rc) {
         rfs_image_free(reader->image);
         return rfs_view_log_failure(reader->view, rc, err);
     }
     pthread_mutex_init(&reader->lock, NULL);
-    rfs_view_hold(reader->view);
     return 0;
 }
 
@@ -443,11 +447,9 @@ static int init_shown(struct rfs_view *view, size_t file, struct reshard_reader 
     struct rfs_error err = {0};
 
     *reader = (struct reshard_reader){.view = view, .file = file};
-    int rc = rfs_view_image(view, file, &reader->image, &err);
-    if (rc == 0) {
+    const int rc = rfs_view_image(view, file, &reader->image, &err);
+    if (rc == 0)
         reader->tensors = rfs_tensors_of_file(view, file, reader->image);
-        rc = rfs_view_compare_copies_for(view, reader->image, &reader->tensors, &err);
-    }
     return begin(reader, rc, &err);
 }
 
@@ -458,10 +460,8 @@ static int init_tensor(struct rfs_view *view, const struct rfs_view_hidden_objec
 
     *reader = (struct reshard_reader){.view = view};
     struct rfs_image *image = NULL;
-    int rc = rfs_view_hidden_image(view, object, &reader->tensors, &image, &err);
+    const int rc = rfs_view_hidden_image(view, object, &reader->tensors, &image, &err);
     reader->image = image;
-    if (rc == 0)
-        rc = rfs_view_compare_copies_for(view, image, &reader->tensors, &err);
     return begin(reader, rc, &err);
 }
 
@@ -483,19 +483,23 @@ static int reader_init(reshard_view *set, uint64_t id, struct reshard_reader *re
         return id == RESHARD_ROOT || id == RFS_HIDDEN_TOP || id == RFS_HIDDEN_TENSORS ? -EISDIR
                : set->follow && id >> RFS_VIEW_SAVE_SHIFT                             ? -ESTALE
                                                                                       : -ENOENT;
-    const int changed = rfs_view_check_metadata(view);
-    if (changed)
-        return changed;
+    int rc = rfs_view_check_metadata(view);
+    if (rc)
+        return rc;
     if (rfs_view_hidden_owns(view, id)) {
         const struct rfs_view_hidden_object object = rfs_view_hidden_find(view, id);
-        return object.kind == RFS_VIEW_HIDDEN_FILE ? init_tensor(view, &object, reader)
-               : object.kind == RFS_VIEW_HIDDEN_NONE && id != RFS_HIDDEN_TOP ? -ENOENT
-                                                                             : -EISDIR;
+        rc = object.kind == RFS_VIEW_HIDDEN_FILE ? init_tensor(view, &object, reader)
+             : object.kind == RFS_VIEW_HIDDEN_NONE && id != RFS_HIDDEN_TOP ? -ENOENT
+                                                                           : -EISDIR;
+    } else {
+        const enum rfs_view_entry_kind kind = rfs_view_entry(view, id, &file);
+        rc = kind == RFS_ENTRY_FILE   ? init_shown(view, file, reader)
+             : kind == RFS_ENTRY_NONE ? -ENOENT
+                                      : -EISDIR;
     }
-    const enum rfs_view_entry_kind kind = rfs_view_entry(view, id, &file);
-    return kind == RFS_ENTRY_FILE   ? init_shown(view, file, reader)
-           : kind == RFS_ENTRY_NONE ? -ENOENT
-                                    : -EISDIR;
+    if (rc == 0)
+        (void)RFS_STEAL(view); /* the reader has taken it */
+    return rc;
 }
 
 static void reader_end(struct reshard_reader *reader)

@@ -727,14 +727,6 @@ struct rfs_view *rfs_view_take(struct reshard_view *set, uint64_t id)
     return take(set, (id >> RFS_VIEW_SAVE_SHIFT) - 1);
 }
 
-void rfs_view_hold(struct rfs_view *view)
-{
-    if (!view->set->follow)
-        return;
-    RFS_LOCKED(&view->set->lock);
-    view->save.users++;
-}
-
 void rfs_view_leave(struct rfs_view *view)
 {
     if (!view || !view->set->follow)
