@@ -134,7 +134,8 @@ static bool find_band(const struct rfs_slice *slice, uint64_t most, uint64_t num
     const struct rfs_loop *cols = &shape.loop[shape.n - 2];
     const uint64_t size = cols->count * cols->dst_stride;
     if (size % RFS_PIECE == 0 || size >= most * RFS_PIECE / 2) {
-        const uint64_t k = rfs_shape_at_dst(&shape, rfs_max_u64(begin, block->dst) - block->dst);
+        const uint64_t k =
+            rfs_shape_at(&shape, RFS_SHAPE_DST, rfs_max_u64(begin, block->dst) - block->dst);
         const uint64_t matrix = k - k % (shape.inner[shape.n - 2] * cols->count);
         const uint64_t from = block->dst + rfs_shape_dst(&shape, matrix);
         const bool meets = find_block(slice, from / RFS_PIECE * RFS_PIECE, &other);
@@ -254,8 +255,8 @@ static int add_block(struct filling *filling, const struct rfs_block *block, uin
         return add_gathered(filling, block, begin, end);
     const struct rfs_loop *cols = &shape.loop[shape.n - 2];
     const struct rfs_loop *rows = &shape.loop[shape.n - 1];
-    const uint64_t from = rfs_shape_at_dst(&shape, begin - block->dst) / rows->count;
-    const uint64_t last = rfs_shape_at_dst(&shape, end - 1 - block->dst) / rows->count;
+    const uint64_t from = rfs_shape_at(&shape, RFS_SHAPE_DST, begin - block->dst) / rows->count;
+    const uint64_t last = rfs_shape_at(&shape, RFS_SHAPE_DST, end - 1 - block->dst) / rows->count;
     for (uint64_t c = from, n; c <= last && rc == 0; c += n) {
         n = rfs_min_u64(last + 1 - c, cols->count - c % cols->count);
         const uint64_t k = c * rows->count;

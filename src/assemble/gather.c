@@ -75,13 +75,13 @@ static bool job_init(struct job *job, const struct rfs_block *block, uint64_t be
     from -= block->dst;
     to -= block->dst;
     job->block = block;
-    job->first = rfs_shape_at_dst(shape, from);
+    job->first = rfs_shape_at(shape, RFS_SHAPE_DST, from);
     job->head = from - rfs_shape_dst(shape, job->first);
     if (job->head >= shape->run) {
         job->first++;
         job->head = 0;
     }
-    job->last = rfs_shape_at_dst(shape, to - 1);
+    job->last = rfs_shape_at(shape, RFS_SHAPE_DST, to - 1);
     job->tail = rfs_min_u64(shape->run, to - rfs_shape_dst(shape, job->last));
     return job->first <= job->last;
 }
@@ -444,7 +444,8 @@ static int read_windows(const struct job *job, uint64_t group)
         uint64_t size;
         const uint64_t source = rfs_shape_src(shape, a) + wanted_of(job, a, &size);
         uint64_t b = rfs_min_u64(job->last + 1, (a / group + 1) * group);
-        b = rfs_min_u64(b, rfs_shape_at_src(shape, source + RFS_SCRATCH - shape->run) + 1);
+        b = rfs_min_u64(b,
+                        rfs_shape_at(shape, RFS_SHAPE_SRC, source + RFS_SCRATCH - shape->run) + 1);
         const uint64_t final = rfs_shape_src(shape, b - 1) + wanted_of(job, b - 1, &size);
         const unsigned char *window;
         const int rc = read_window(job, final + size - source, source, &window);

@@ -77,20 +77,13 @@ static uint64_t steps_before(uint64_t count, uint64_t stride, uint64_t *offset)
     return step;
 }
 
-uint64_t rfs_shape_at_src(const struct rfs_shape *shape, uint64_t offset)
+uint64_t rfs_shape_at(const struct rfs_shape *shape, enum rfs_shape_side side, uint64_t offset)
 {
     uint64_t k = 0;
-    for (uint32_t i = 0; i < shape->n; i++)
-        k += steps_before(shape->loop[i].count, shape->loop[i].src_stride, &offset) *
-             shape->inner[i];
-    return k;
-}
-
-uint64_t rfs_shape_at_dst(const struct rfs_shape *shape, uint64_t offset)
-{
-    uint64_t k = 0;
-    for (uint32_t i = 0; i < shape->n; i++)
-        k += steps_before(shape->loop[i].count, shape->loop[i].dst_stride, &offset) *
-             shape->inner[i];
+    for (uint32_t i = 0; i < shape->n; i++) {
+        const struct rfs_loop *loop = &shape->loop[i];
+        const uint64_t stride = side == RFS_SHAPE_SRC ? loop->src_stride : loop->dst_stride;
+        k += steps_before(loop->count, stride, &offset) * shape->inner[i];
+    }
     return k;
 }

@@ -24,6 +24,6 @@ void rfs_shape_init(struct rfs_shape *shape, const struct rfs_block *block);
 /* Return where run K begins, relative to the block's first, in the source and destination. */
 uint64_t rfs_shape_src(const struct rfs_shape *shape, uint64_t k);
 uint64_t rfs_shape_dst(const struct rfs_shape *shape, uint64_t k);
-/* Return the last run that begins at or before the offset. */
-uint64_t rfs_shape_at_src(const struct rfs_shape *shape, uint64_t offset);
-uint64_t rfs_shape_at_dst(const struct rfs_shape *shape, uint64_t offset);
+/* Returns the last run that begins at or before the offset in the source or destination. */
+enum rfs_shape_side { RFS_SHAPE_SRC, RFS_SHAPE_DST };
+uint64_t rfs_shape_at(const struct rfs_shape *shape, enum rfs_shape_side side, uint64_t offset);
