@@ -497,7 +497,7 @@ static struct rfs_node *make_piece(const struct writing *writing, const struct w
 
     rfs_hfai_chunk(whole->elements, writing->n, writing->part, &begin, &end);
     const uint64_t length = end - begin;
-    rfs_document_begin(document);
+    rfs_document_reserve(document, 0);
     add_ranges(document, &whole->row, begin * item, end * item);
     rfs_document_add(document, pair, rfs_document_size(document, whole->ndim, whole->dims));
     rfs_document_add(document, pair, rfs_document_tensor(document, whole->dtype, 1, &length));
@@ -533,7 +533,7 @@ static struct rfs_node *join(const struct writing *writing, const struct rfs_hfa
 {
     struct rfs_document *document = writing->document;
     const struct row row = row_of(writing->hfai, state, large);
-    rfs_document_begin(document);
+    rfs_document_reserve(document, 0);
     add_ranges(document, &row, 0, large_bytes(large));
     return rfs_document_tensor(document, large->dtype, large->ndim, large->dims);
 }

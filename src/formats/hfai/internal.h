@@ -67,7 +67,10 @@ struct rfs_hfai {
 };
 
 /* Returns the path of a part's file. */
-const char *rfs_hfai_path(const struct rfs_hfai *hfai, uint32_t part);
+static inline const char *rfs_hfai_path(const struct rfs_hfai *hfai, uint32_t part)
+{
+    return rfs_files_path(hfai->files, hfai->parts[part].file);
+}
 /* Says whether a key of a part is one that save() itself writes. */
 bool rfs_hfai_is_own(const struct rfs_node *key);
 

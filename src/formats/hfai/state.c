@@ -33,11 +33,6 @@ struct reading {
     struct rfs_error *err;
 };
 
-const char *rfs_hfai_path(const struct rfs_hfai *hfai, uint32_t part)
-{
-    return rfs_files_path(hfai->files, hfai->parts[part].file);
-}
-
 bool rfs_hfai_is_own(const struct rfs_node *key)
 {
     return rfs_pickle_is_text(key, "__nshards__") || rfs_pickle_is_text(key, "__version__") ||

@@ -142,11 +142,6 @@ struct rfs_node *rfs_document_size(struct rfs_document *document, uint32_t ndim,
     return new_call(document, global(document, RFS_CALL_SIZE, "torch", "Size"), args);
 }
 
-void rfs_document_begin(struct rfs_document *document)
-{
-    rfs_document_reserve(document, 0);
-}
-
 void rfs_document_reserve(struct rfs_document *document, uint64_t bytes)
 {
     const struct rfs_made_storage fresh = {document->ranges.n, 0, bytes};

@@ -71,9 +71,10 @@ struct rfs_node *rfs_document_ordered(struct rfs_document *document, struct rfs_
 struct rfs_node *rfs_document_size(struct rfs_document *document, uint32_t ndim,
                                    const uint64_t *dims);
 
-/* Begins a made storage, whose ranges follow. */
-void rfs_document_begin(struct rfs_document *document);
-/* Adds a made storage of BYTES that come from elsewhere: a tensor that an encoder is given. */
+/*
+ * Adds a made storage of BYTES that come from elsewhere: a tensor that an encoder is given; or of 0
+ * bytes, to which the ranges that follow are added.
+ */
 void rfs_document_reserve(struct rfs_document *document, uint64_t bytes);
 /* Adds a range to the storage that was begun last. */
 void rfs_document_range(struct rfs_document *document, const struct rfs_range *range);

@@ -33,11 +33,6 @@ enum { WINDOW_BYTES = 1 << 17 };
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-struct rfs_where rfs_unpickler_here(const struct rfs_unpickler *machine)
-{
-    return RFS_AT(machine->file, machine->begin + machine->op);
-}
-
 uint64_t rfs_unpickler_fail(struct rfs_unpickler *machine, const char *what)
 {
     if (machine->rc == 0)

@@ -81,7 +81,10 @@ int rfs_unpickler_run(struct rfs_unpickler *machine, uint64_t *root);
 /* ---- for builders ---- */
 
 /* Returns where the opcode at hand is, for messages. */
-struct rfs_where rfs_unpickler_here(const struct rfs_unpickler *machine);
+static inline struct rfs_where rfs_unpickler_here(const struct rfs_unpickler *machine)
+{
+    return RFS_AT(machine->file, machine->begin + machine->op);
+}
 /*
  * Fail, and return 0: the pickle is damaged; names something else; takes too much memory; has too
  * many values; there is no memory.

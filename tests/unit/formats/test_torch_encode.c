@@ -182,7 +182,7 @@ static void make_document(uint64_t *random, struct expected *expected, struct rf
     for (unsigned i = 0; i < STORAGES; i++) {
         uint64_t bytes = 0;
         char name[16];
-        rfs_document_begin(out);
+        rfs_document_reserve(out, 0);
         expected->n_ranges[i] = test_below(random, RANGES + 1);
         for (unsigned k = 0; k < expected->n_ranges[i]; k++) {
             const struct rfs_zip_entry *record = &expected->record[test_below(random, RECORDS)];
