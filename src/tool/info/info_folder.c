@@ -10,9 +10,9 @@
 #include "base/path.h"
 #include "base/store.h"
 #include "base/text.h"
+#include "plan/strategy_files.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
-#include "plan/strategy_files.h"
 
 #include <sys/stat.h>
 
