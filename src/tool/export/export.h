@@ -129,8 +129,8 @@ int rfs_export_read_manifests(struct rfs_export *export, struct rfs_error *err);
 /* Finds which of this task's files are there; refuses files that differ. */
 int rfs_export_check(struct rfs_export *export, struct rfs_error *err);
 /*
- * Removes stale files, and writes this task's files that are not there, and the manifest of all that
- * are complete.
+ * Removes stale files, and writes this task's files that are not there, and the manifest of all
+ * that are complete.
  */
 int rfs_export_write(struct rfs_export *export, struct rfs_error *err);
 /* Prints the differences; -EBADMSG if there are any. */
