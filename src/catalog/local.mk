@@ -28,6 +28,7 @@ librfs_la_SOURCES += \
 	src/catalog/scan/same.c \
 	src/catalog/scan/scan.c \
 	src/catalog/scan/scan.h \
+	src/catalog/scan/series.c \
 	src/catalog/scan/spec.h \
 	src/catalog/scan/steps.c \
 	src/catalog/scan/tree.c \

@@ -400,7 +400,7 @@ static void note_trouble(struct reshard_view *set, const struct rfs_error *err)
         return;
     free(*trouble);
     *trouble = err->text[0] ? strdup(err->text) : NULL;
-    if (err->text[0])
+    if (err->text[0] && !set->follow->mistake) /* the view may be refused */
         rfs_log(&set->log, RFS_WARNING, "%s", err->text);
 }
 
@@ -675,7 +675,10 @@ int rfs_follow_open(struct reshard_view *set, const char *source, struct rfs_err
     if (rc || !follow->trouble)
         return rc;
     const struct rfs_source_spec spec = rfs_view_spec(set, &set->options, follow->source);
-    return rfs_scan_saves_may_come(&spec, err);
+    rc = rfs_scan_saves_may_come(&spec, err);
+    if (rc == 0)
+        rfs_log(&set->log, RFS_WARNING, "%s", follow->trouble);
+    return rc;
 }
 
 void rfs_follow_close(struct rfs_follow *follow)

@@ -444,6 +444,29 @@ def test_follow_makes_no_look_in_vain():
         check(len(read_all(trace)) > looked, "the trace has no look")
 
 
+def test_follow_folders_that_end_in_numbers():
+    """Of a program that is in no table: they are shown when nothing changes, or at once where their format says the end."""
+    steps = Steps()
+    with Foreground(steps.run, steps.options(NEVER)) as m:
+        want = {}
+        for step in (5, 10):
+            metadata, want[step] = steps.make(steps.path(f"epoch_{step}"))
+            steps.put(f"epoch_{step}/.metadata", metadata)
+            equal(latest(m), f"0_{step}", "the end of a save")
+        for step in want:
+            shows(m, f"0_{step}", want[step])
+    for options in ("step=5", "step=all"):
+        with Mount(steps.run, steps.options(options)) as m:
+            where = "0_5" if options == "step=all" else "."
+            shows(m, where, want[5])
+    os.mkdir(steps.path("model"))
+    os.rename(steps.path("epoch_10"), steps.path("model", "weights"))
+    shutil.rmtree(steps.path("epoch_5"))
+    got = run(reshardfs, steps.run, folder("none"), "-o", steps.options("follow"))
+    equal((got.returncode, got.stderr.count("\n")), (1, 1), "status and lines where nothing can come")
+    check("other folders of one kind that end in a number" in got.stderr and steps.path("model", "weights") in got.stderr, got.stderr)
+
+
 def test_follow_in_the_sandbox():
     """New folders of the source can be read, and the strategies and rules elsewhere again."""
     job = Training()

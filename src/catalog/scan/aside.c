@@ -195,8 +195,7 @@ static bool finds_files(const struct rfs_source_spec *spec, const struct rfs_sca
 {
     return (scan->model_parallel || (scan->whole && scan->n == 1)) && scan->data[0].n_files > 0 &&
            !spec->options->file && !spec->options->files && !spec->options->segmented &&
-           strcmp(scan->data[0].files[0], spec->path) != 0 &&
-           !(rfs_scan_asks_save(spec) && spec->saves && spec->saves->tree);
+           !scan->file && !(rfs_scan_asks_save(spec) && spec->saves && spec->saves->tree);
 }
 
 int rfs_aside_find(const struct rfs_source_spec *spec, const struct rfs_scan *scan,

@@ -234,6 +234,18 @@ int rfs_scan_numbered(const struct rfs_source_spec *spec, const struct rfs_numbe
 int rfs_scan_steps(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
                    struct rfs_saves *saves, struct rfs_error *err);
 /*
+ * Takes the save that SPEC asks for, if its folder or file is one of a series of names that
+ * rfs_scan_steps does not know (series.c); n stays 0 where there is none. SAVES as above.
+ */
+int rfs_scan_series(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                    struct rfs_saves *saves, struct rfs_error *err);
+/* Takes what a source is by itself, which may be of any kind. */
+int rfs_scan_source(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                    struct rfs_error *err);
+/* Takes that of the folder or file NAME in SPEC's source. */
+int rfs_scan_by_name(const struct rfs_source_spec *spec, const char *name, struct rfs_log *log,
+                     struct rfs_scan *out, struct rfs_error *err);
+/*
  * Takes the folder of SPEC's step, one of SPEC->saves, without listing folders again. One that has
  * lost its files since it was listed is refused.
  */

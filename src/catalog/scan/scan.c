@@ -61,6 +61,9 @@ bool rfs_scan_is_rank(const char *name)
 
 void rfs_scan_saves_free(struct rfs_saves *saves)
 {
+    for (size_t i = 0; saves->names && i < saves->n; i++)
+        free(saves->names[i]);
+    free(saves->names);
     free(saves->data);
     rfs_scan_tree_free(saves->tree);
     *saves = (struct rfs_saves){.tracked = RFS_TRACKED_ALWAYS};
@@ -135,6 +138,8 @@ static int scan_folders(const struct rfs_source_spec *spec, struct rfs_log *log,
         rc = rfs_scan_parts(spec, out, err);
     if (rc == 0 && out->n == 0)
         rc = rfs_scan_tree(spec, log, out, saves, err);
+    if (rc == 0 && out->n == 0 && (!saves || saves->n == 0))
+        rc = rfs_scan_series(spec, log, out, saves, err);
     if (rc < 0 || out->n > 0 || (saves && saves->n > 0))
         return rc;
     if (saves || spec->options->segmented || spec->options->file || rfs_scan_asks_save(spec))
@@ -157,6 +162,12 @@ static int scan(const struct rfs_source_spec *spec, struct rfs_log *log, struct 
     if (rfs_store_stat(spec->store, spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
         return rfs_scan_file(spec, log, out, err);
     return scan_folders(spec, log, out, saves, err);
+}
+
+int rfs_scan_source(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                    struct rfs_error *err)
+{
+    return scan(spec, log, out, NULL, err);
 }
 
 int rfs_scan_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,

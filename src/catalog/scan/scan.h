@@ -25,6 +25,7 @@ struct rfs_scan {
     bool parts;               /* the ranks are the parts of hfai's dist_ckpt */
     bool model_parallel;      /* the ranks are tensor-parallel, by Meta's names of their files */
     bool whole;               /* one checkpoint for all ranks: rank 0 is the only one */
+    bool file;                /* it is one file, whatever lies beside it */
     struct rfs_scanned *data; /* ascending by rank, each rank once */
     size_t n, cap;
     size_t present; /* ranks that have a file; at least 1 */
@@ -60,8 +61,9 @@ struct rfs_saves {
     int64_t tracked; /* the step that the tracker names, a file that is written when a save ended */
     struct timespec tracked_at; /* when the tracker was written; 0: it names none of them */
     struct rfs_scan_tree *tree; /* files of ranks; owned; NULL: each save has a folder */
-    const char *folder;         /* the beginning of its name, before the step; constant */
-    int digits;                 /* of the step, at least */
+    char **names;       /* of each, a folder or a file in the source; owned; NULL: they have */
+    const char *folder; /* this beginning, before the step; constant */
+    int digits;         /* of the step, at least */
 };
 #define RFS_TRACKED_ALWAYS INT64_C(-1)  /* saves of this kind have no tracker */
 #define RFS_TRACKED_NOTHING INT64_C(-2) /* the tracker is missing, empty, or names none of them */

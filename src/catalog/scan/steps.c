@@ -142,13 +142,6 @@ static bool has(const struct rfs_saves *all, int64_t step)
            bsearch(&save, all->data, all->n, sizeof save, rfs_scan_saves_compare) != NULL;
 }
 
-bool rfs_scan_may_be_save(const char *name)
-{
-    const size_t n = strlen(name);
-
-    return n > 0 && name[n - 1] >= '0' && name[n - 1] <= '9' && !rfs_scan_is_rank(name);
-}
-
 bool rfs_scan_ends_save(const char *name, bool in_save)
 {
     for (size_t i = 0; !in_save && i < LAYOUTS; i++)
@@ -158,26 +151,6 @@ bool rfs_scan_ends_save(const char *name, bool in_save)
         if (rfs_formats[i].metadata && strcmp(name, rfs_formats[i].metadata) == 0)
             return true;
     return false;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return rfs_scan_name_compare(*(char *const *)a, *(char *const *)b);
-}
-
-void rfs_scan_save_folders(const char *path, struct rfs_path_list *out)
-{
-    RFS_CLOSE_DIR struct rfs_dir dir = {0};
-    const struct dirent *entry;
-
-    if (rfs_dir_open(NULL, path, &dir) < 0)
-        return;
-    while ((entry = rfs_dir_next(&dir)) != NULL)
-        if ((entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN) &&
-            rfs_scan_may_be_save(entry->d_name) &&
-            !rfs_path_list_add(out, rfs_path_join(path, entry->d_name)))
-            return;
-    RFS_SORT_ALL(out, compare_names);
 }
 
 /* ---- the layout of the source ---------------------------------------------------------------- */
@@ -279,9 +252,17 @@ static int fail_lost(const struct rfs_source_spec *spec, const char *name, struc
 int rfs_scan_step(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
                   struct rfs_error *err)
 {
+    const struct rfs_saves *saves = spec->saves;
+    const struct rfs_save save = {spec->options->epoch, spec->options->step};
     char name[STEP_NAME];
 
-    put_name(spec->saves, spec->options->step, name);
+    if (saves->names) {
+        const struct rfs_save *at =
+            bsearch(&save, saves->data, saves->n, sizeof save, rfs_scan_saves_compare);
+        return at ? rfs_scan_by_name(spec, saves->names[at - saves->data], log, out, err)
+                  : rfs_fail(err, -ENOENT, RFS_IN(spec->path), NULL, "the save is not there");
+    }
+    put_name(saves, save.step, name);
     const int rc = scan_folder(spec, name, log, out, err);
     return rc || out->n > 0 ? rc : fail_lost(spec, name, err);
 }
@@ -550,6 +531,9 @@ int rfs_scan_saves_may_come(const struct rfs_source_spec *spec, struct rfs_error
     char names[LAYOUTS * STEP_NAME];
     size_t n = 0;
 
+    if (!inside && rfs_scan_is_whole(spec->store, spec->path))
+        return rfs_fail(err, -ENOENT, RFS_IN(spec->path), "the folder of a run",
+                        "option follow: the source is one checkpoint, and no save comes beside it");
     if (!inside)
         return 0;
     for (size_t i = 0; i < LAYOUTS; i++)
@@ -557,6 +541,7 @@ int rfs_scan_saves_may_come(const struct rfs_source_spec *spec, struct rfs_error
                               layouts[i].begin);
     return rfs_fail(err, -ENOENT, RFS_IN(spec->path), inside,
                     "option follow: it has checkpoints in folders below, and no save by a name "
-                    "that is known: %s, or PREFIX-EPOCH_STEP of rank folders",
+                    "that is known: %s, other folders of one kind that end in a number, "
+                    "epoch=E-step=S.ckpt, or PREFIX-EPOCH_STEP of rank folders",
                     names);
 }

@@ -152,11 +152,11 @@ int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_log *log, struc
         return rfs_fail_usage(
             err, "the folder that the file is in",
             "the source is one file: rank_dir, file, step and epoch have no effect");
-    const int rc = rfs_scan_is_first(spec->path, format) ? take_beside(spec, out, err) : 0;
-    return rc < 0 ? rc
-           : rc   ? 0
-                  : tell_part(spec, log, err)
-                      ?: take_path(out, format, strdup(spec->path), err);
+    int rc = rfs_scan_is_first(spec->path, format) ? take_beside(spec, out, err) : 0;
+    if (rc == 0)
+        rc = tell_part(spec, log, err) ?: take_path(out, format, strdup(spec->path), err) ?: 1;
+    out->file = rc == 1;
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- files that a weight map names ----------------------------------------------------------- */

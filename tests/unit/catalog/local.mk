@@ -12,6 +12,7 @@ CATALOG_TESTS = \
 	tests/unit/catalog/test_scan_group \
 	tests/unit/catalog/test_scan_iterations \
 	tests/unit/catalog/test_scan_saves \
+	tests/unit/catalog/test_scan_series \
 	tests/unit/catalog/test_scan_whole
 tests_unit_catalog_test_catalog_SOURCES = tests/unit/catalog/test_catalog.c $(STORE_TREE)
 tests_unit_catalog_test_catalog_LDADD = librfs.la $(CMOCKA_LIBS)
@@ -35,5 +36,7 @@ tests_unit_catalog_test_scan_divided_SOURCES = tests/unit/catalog/test_scan_divi
 tests_unit_catalog_test_scan_divided_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_catalog_test_scan_saves_SOURCES = tests/unit/catalog/test_scan_saves.c $(CATALOG_SCANNING)
 tests_unit_catalog_test_scan_saves_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_catalog_test_scan_series_SOURCES = tests/unit/catalog/test_scan_series.c $(CATALOG_SCANNING)
+tests_unit_catalog_test_scan_series_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_catalog_test_scan_whole_SOURCES = tests/unit/catalog/test_scan_whole.c $(CATALOG_SCANNING)
 tests_unit_catalog_test_scan_whole_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Folders and files whose names end in a number, of programs that no table knows. */
+#include "scanning.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Lists the saves, as "EPOCH_STEP NAME, …"; "" where there is none. */
+static const char *saves_of(struct scanning *s)
+{
+    static char text[512];
+    struct rfs_saves saves;
+    struct rfs_error err = {0};
+    size_t used = 0;
+
+    text[0] = '\0';
+    (void)rfs_scan_saves(&s->spec, &saves, &err);
+    for (size_t i = 0; i < saves.n; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d_%d %s", i > 0 ? ", " : "",
+                                 (int)saves.data[i].epoch, (int)saves.data[i].step,
+                                 saves.names ? saves.names[i] : "-");
+    rfs_scan_saves_free(&saves);
+    return text;
+}
+
+/* The first file of the save, if each is opened as one of a list. */
+static void is_of_list(struct scanning *s, int epoch, int step, const char *file)
+{
+    struct rfs_saves saves;
+    struct rfs_error err = {0};
+
+    assert_int_equal(rfs_scan_saves(&s->spec, &saves, &err), 0);
+    s->spec.saves = &saves;
+    s->options.epoch = epoch;
+    s->options.step = step;
+    scanned(s);
+    assert_string_equal(files_of(s, 0), file);
+    rfs_scan_saves_free(&saves);
+    plain(s);
+}
+
+static void test_trainer(void **state)
+{
+    struct scanning *s = *state;
+
+    put(s, "checkpoint-500/model.safetensors");
+    put(s, "checkpoint-500/optimizer.pt");
+    put(s, "checkpoint-1000/model.safetensors");
+    put(s, "checkpoint-1500/optimizer.pt"); /* under way */
+    put(s, "runs/events.1");
+    put(s, "tmp-checkpoint-2000/model.safetensors");
+    assert_string_equal(saves_of(s), "0_500 checkpoint-500, 0_1000 checkpoint-1000");
+    is_of_list(s, 0, 500, "checkpoint-500/model.safetensors");
+    assert_int_equal(s->scan.n, 1);
+}
+
+static void test_one_series(void **state)
+{
+    struct scanning *s = *state;
+
+    put(s, "ckpt_5/.metadata");
+    put(s, "ckpt_10/.metadata");
+    put(s, "ckpt_20/__0_0.distcp");      /* has not ended */
+    put(s, "ckpt_30/model.safetensors"); /* of another kind */
+    put(s, "ckpt_x/.metadata");
+    put(s, "ckpt_10.tmp/.metadata");
+    put(s, ".ckpt_40/.metadata");
+    put(s, "ckpt_50"); /* a file */
+    put(s, "events_1/out.log");
+    assert_string_equal(saves_of(s), "0_5 ckpt_5, 0_10 ckpt_10");
+    is_of_list(s, 0, 10, "ckpt_10/.metadata");
+    s->options.step = 5;
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "ckpt_5/.metadata");
+    s->options.step = 20;
+    REFUSED(s, -ENOENT, "no save of these numbers in it; there are 2, and the last is ckpt_10");
+    s->options.step = RFS_ANY_NUMBER;
+    REFUSED(s, -ENOENT, "no rank_N folder", "/ckpt_10");
+}
+
+static void test_numbers_alone(void **state)
+{
+    struct scanning *s = *state;
+
+    put(s, "0/model.safetensors");
+    put(s, "0010/model.safetensors");
+    put(s, "9/model.safetensors");
+    assert_string_equal(saves_of(s), "0_0 0, 0_9 9, 0_10 0010");
+    is_of_list(s, 0, 10, "0010/model.safetensors");
+}
+
+static void test_rank_folders_in_each(void **state)
+{
+    struct scanning *s = *state;
+
+    put(s, "ttp_saved_checkpoints-step_7/rank_0/a.ckpt");
+    put(s, "ttp_saved_checkpoints-step_7/rank_1/a.ckpt");
+    put(s, "ttp_saved_checkpoints-step_8_tmp/rank_0/a.ckpt");
+    assert_string_equal(saves_of(s), "0_7 ttp_saved_checkpoints-step_7");
+    is_of_list(s, 0, 7, "ttp_saved_checkpoints-step_7/rank_0/a.ckpt");
+    assert_int_equal(s->scan.n, 2);
+}
+
+static void test_lightning(void **state)
+{
+    struct scanning *s = *state;
+
+    put_text(s, "epoch=0-step=100.ckpt", "PK\3\4");
+    put_text(s, "epoch=1-step=200.ckpt", "PK\3\4");
+    put_text(s, "epoch=1-step=200-v1.ckpt", "PK\3\4");
+    put_text(s, "epoch=2-step=200.ckpt", "PK\3\4");
+    put_text(s, "epoch=3-step=300.ckpt.tmp", "PK\3\4");
+    put_text(s, "last.ckpt", "PK\3\4");
+    put_text(s, "net-misstep=4.ckpt", "PK\3\4");
+    assert_string_equal(saves_of(s), "0_100 epoch=0-step=100.ckpt, 1_200 epoch=1-step=200-v1.ckpt, "
+                                     "2_200 epoch=2-step=200.ckpt");
+    is_of_list(s, 1, 200, "epoch=1-step=200-v1.ckpt");
+    s->options.step = 200; /* of the last epoch */
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "epoch=2-step=200.ckpt");
+    assert_int_equal(s->scan.aside.files.n, 0);
+    s->options.epoch = 1;
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "epoch=1-step=200-v1.ckpt");
+}
+
+/* Folders of other programs are no saves where they are parts, or where others count. */
+static void test_no_series(void **state)
+{
+    struct scanning *s = *state;
+
+    put(s, "pytorch_model_fsdp_0/.metadata");
+    put(s, "optimizer_0/.metadata");
+    assert_string_equal(saves_of(s), ""); /* two series: parts of one checkpoint */
+    put(s, "net-1_10.ckpt");
+    assert_string_equal(saves_of(s), "1_10 -");
+    put(s, "rank_0/net-2_20.ckpt");
+    assert_string_equal(saves_of(s), "2_20 -");
+    put(s, "step-5/.metadata"); /* of a known layout */
+    assert_string_equal(saves_of(s), "0_5 -");
+}
+
+static void test_may_be(void **state)
+{
+    static const char *const some[] = {"step-5", "0", "checkpoint_0010", "epoch=1-step=2.ckpt"};
+    static const char *const none[] = {"rank_0", "logs", "tmp-step-5",           ".step-5",
+                                       "",       "a1b",  "x12345678901234567890"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        assert_true(rfs_scan_may_be_save(some[i]));
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        assert_false(rfs_scan_may_be_save(none[i]));
+}
+
+/* A source by itself is never followed: no save comes beside it. */
+static void test_may_come(void **state)
+{
+    struct scanning *s = *state;
+    struct rfs_error err = {0};
+
+    assert_int_equal(rfs_scan_saves_may_come(&s->spec, &err), 0);
+    put(s, "a/model_world_size_1_rank_0.pt");
+    assert_int_equal(rfs_scan_saves_may_come(&s->spec, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "other folders of one kind that end in a number, "));
+    s->spec.path = tree_path(&s->tree, "b");
+    put(s, "b/model.safetensors");
+    assert_int_equal(rfs_scan_saves_may_come(&s->spec, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "the source is one checkpoint"));
+    plain(s);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, scanning_setup, scanning_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_trainer),       TEST(test_one_series),
+        TEST(test_numbers_alone), TEST(test_rank_folders_in_each),
+        TEST(test_lightning),     TEST(test_no_series),
+        TEST(test_may_be),        TEST(test_may_come),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
