@@ -163,7 +163,7 @@ bool rfs_known_has(const struct rfs_known *known, const char *name)
     return false;
 }
 
-uint64_t rfs_known_number(const struct rfs_known *known, const char *name)
+bool rfs_known_layer(const struct rfs_known *known, const char *name, struct rfs_known_tensor *out)
 {
     for (size_t i = 0; known && i < known->patterns.n; i++) {
         const char *pattern = known->patterns.data[i];
@@ -172,10 +172,22 @@ uint64_t rfs_known_number(const struct rfs_known *known, const char *name)
                                   ? strspn(name + before, "0123456789")
                                   : 0;
         if (digits > 0 && digits < 10 &&
-            rfs_glob_match(pattern + before + 1, name + before + digits))
-            return strtoull(name + before, NULL, 10);
+            rfs_glob_match(pattern + before + 1, name + before + digits)) {
+            *out = (struct rfs_known_tensor){i, strtoull(name + before, NULL, 10)};
+            return true;
+        }
     }
-    return RFS_KNOWN_NO_NUMBER;
+    return false;
+}
+
+size_t rfs_known_kinds(const struct rfs_known *known)
+{
+    return known->patterns.n;
+}
+
+const char *rfs_known_kind(const struct rfs_known *known, size_t kind)
+{
+    return known->patterns.data[kind];
 }
 
 const char *rfs_known_example(const struct rfs_known *known)

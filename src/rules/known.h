@@ -24,12 +24,15 @@ void rfs_known_free(struct rfs_known *known);
 
 /* Returns whether a name is one of them; the number in a name may be any text. O(names). */
 bool rfs_known_has(const struct rfs_known *known, const char *name);
-/*
- * Returns the number of a name that has one in the place of the first "*" of such a name: 3 of
- * "model.layers.3.mlp.weight", a layer. RFS_KNOWN_NO_NUMBER: it is none of them, or has none.
- * O(names).
- */
-#define RFS_KNOWN_NO_NUMBER UINT64_MAX
-uint64_t rfs_known_number(const struct rfs_known *known, const char *name);
+/* What a name says of a tensor that each layer has. */
+struct rfs_known_tensor {
+    size_t kind;    /* one of rfs_known_kinds */
+    uint64_t layer; /* 3 of "model.layers.3.mlp.weight" */
+};
+/* Finds it in a name that has a number in the place of the first "*". False: no. O(names). */
+bool rfs_known_layer(const struct rfs_known *known, const char *name, struct rfs_known_tensor *out);
+size_t rfs_known_kinds(const struct rfs_known *known);
+/* Returns the names of a kind, with "*" in place of numbers. */
+const char *rfs_known_kind(const struct rfs_known *known, size_t kind);
 /* Returns one of them, with "*" in place of numbers. */
 const char *rfs_known_example(const struct rfs_known *known);

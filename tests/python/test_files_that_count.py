@@ -12,6 +12,7 @@ import torch.distributed.checkpoint
 import transformers
 from cases import path, run, seeded
 
+transformers.logging.set_verbosity_error()
 SMALL = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
          "vocab_size": 32, "tie_word_embeddings": False}
 MODEL = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model("llama", **SMALL))
@@ -112,6 +113,14 @@ def test_kinds_beside_each_other():
         assert "pytorch_model" in said and any("pytorch_model" in row["file"] for row in beside), (kinds, said)
 
 
+def test_one_file_beside_parts():
+    """transformers takes the one file, whatever the index beside it names."""
+    for number, (kinds, part) in enumerate(((("safetensors", "safetensors parts"), "model-00001-of-00002.safetensors"),
+                                            (("bin", "bin parts"), "pytorch_model-00001-of-00002.bin"))):
+        said, beside = counts(f"both-{number}", kinds, [])
+        assert part in said and any(row["file"] == part for row in beside), (kinds, said)
+
+
 def test_each_extra():
     for number, extra in enumerate(EXTRAS):
         said, _ = counts(f"extra-{number}", ["safetensors"], [extra])
@@ -136,6 +145,57 @@ def test_strict():
     assert done.returncode != 0 and "mtp.safetensors" in done.stderr and "mtp.fc.weight" in done.stderr, done.stderr
     row = [row for row in json.loads(reshard("info", "--json", folder).stdout)["aside"] if row["file"] == "mtp.safetensors"]
     assert row[0]["tensors_of_its_own"] == 1 and row[0]["first"] == "mtp.fc.weight", row
+
+
+def lacks(folder, tensors, config):
+    """Whether transformers makes weights that FOLDER lacks, and what strict says of it."""
+    os.makedirs(folder)
+    config.save_pretrained(folder)
+    save(os.path.join(folder, "model.safetensors"), tensors)
+    _, said = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    out = folder + "-out"
+    done = subprocess.run(["reshard", "export", folder, out, "-o", "view=huggingface,strict"], capture_output=True, text=True, check=False)
+    shutil.rmtree(folder)
+    return bool(said["missing_keys"]), done.returncode != 0, done.stderr
+
+
+def test_each_missing_tensor():
+    """strict refuses a model that lacks a tensor, as transformers makes it up; and no other."""
+    whole = weights(0)
+    assert lacks(path("lacks", "nothing"), whole, MODEL.config)[:2] == (False, False)
+    for number, name in enumerate(whole):
+        missing, refused, said = lacks(path("lacks", str(number)), {n: t for n, t in whole.items() if n != name}, MODEL.config)
+        assert missing and refused and "random weights" in said, (name, said)
+
+
+def test_layers_of_two_kinds():
+    """Layers with experts and without lack nothing; one with an expert less does."""
+    config = transformers.AutoConfig.for_model("qwen2_moe", **{**SMALL, "num_hidden_layers": 4}, num_experts=4, num_experts_per_tok=2,
+                                               moe_intermediate_size=8, shared_expert_intermediate_size=8, mlp_only_layers=[0, 2])
+    saved = path("kinds", "saved")
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(saved)
+    whole = shown(saved)
+    assert lacks(path("kinds", "whole"), whole, config)[:2] == (False, False)
+    name = "model.layers.3.mlp.experts.2.up_proj.weight"
+    less = {n: t for n, t in whole.items() if n != name}
+    assert len(less) == len(whole) - 1
+    folder = path("kinds", "less")
+    os.makedirs(folder)
+    config.save_pretrained(folder)
+    save(os.path.join(folder, "model.safetensors"), less)
+    done = subprocess.run(["reshard", "export", folder, folder + "-out", "-o", "view=huggingface,strict"], capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "layer 3 has 3 tensors like" in done.stderr, done.stderr
+
+
+def test_tied_and_classifier():
+    config = transformers.AutoConfig.for_model("llama", **{**SMALL, "tie_word_embeddings": True})
+    tied = {n: t for n, t in weights(0).items() if n != "lm_head.weight"}
+    assert lacks(path("lacks", "tied"), tied, config)[:2] == (False, False)
+    folder = path("classifier")
+    os.makedirs(folder)
+    MODEL.config.save_pretrained(folder)
+    save(os.path.join(folder, "model.safetensors"), {**tied, "score.weight": torch.ones(2, 16)})
+    reshard("export", folder, folder + "-out", "-o", "view=huggingface,strict")
 
 
 def test_entry_in_each_format():

@@ -89,6 +89,18 @@ static void test_tensors(void **state)
         expect(known, true, rows[i].names);
         expect(known, false, others);
         assert_true(rfs_known_has(known, rfs_known_example(known)));
+        struct rfs_known_tensor of;
+        const char *name = rows[i].names[0];
+        for (const char *const *at = rows[i].names; *at; at++)
+            name = strstr(*at, ".layers.") ? *at : name;
+        if (strstr(name, ".layers.")) {
+            assert_true(rfs_known_layer(known, name, &of));
+            assert_int_equal(of.layer, strtoul(strstr(name, ".layers.") + 8, NULL, 10));
+            assert_true(of.kind < rfs_known_kinds(known));
+            assert_non_null(strstr(rfs_known_kind(known, of.kind), strrchr(name, '.')));
+        }
+        assert_false(rfs_known_layer(known, "model.norm.weight", &of));
+        assert_false(rfs_known_layer(known, "model.layers.x.input_layernorm.weight", &of));
         rfs_known_free(known);
     }
     assert_int_equal(rfs_known_tensors("gpt2", &known, &err), 0);
