@@ -30,31 +30,49 @@ static struct rfs_node *new_node(struct rfs_document *document, enum rfs_node_ki
     return node;
 }
 
+/* Makes a container with room for N items, which it does not exceed. */
+static struct rfs_node *new_items(struct rfs_document *document, enum rfs_node_kind kind,
+                                  uint32_t n)
+{
+    struct rfs_node *node = new_node(document, kind);
+
+    if (node && n > 0) {
+        node->of.items.data = allocate(document, n * sizeof *node->of.items.data);
+        node->of.items.cap = n;
+    }
+    return document->failed ? NULL : node;
+}
+
+/* Makes a text that the document borrows. */
+static struct rfs_node *new_text(struct rfs_document *document, const char *text)
+{
+    struct rfs_node *node = text ? new_node(document, RFS_NODE_TEXT) : NULL;
+
+    document->failed |= !node;
+    if (node) {
+        node->of.text.n = (uint32_t)strlen(text);
+        node->of.text.data = text;
+    }
+    return node;
+}
+
 struct rfs_node *rfs_document_text(struct rfs_document *document, const char *text)
 {
-    struct rfs_node *node = new_node(document, RFS_NODE_TEXT);
-    if (!node)
-        return NULL;
-    node->of.text.n = (uint32_t)strlen(text);
-    node->of.text.data = rfs_arena_text(&document->arena, text, node->of.text.n);
-    document->failed = !node->of.text.data;
-    return node;
+    return new_text(document,
+                    document->failed ? NULL : rfs_arena_text(&document->arena, text, strlen(text)));
 }
 
+/* No pickle tells equal numbers apart, so most tensors share them. */
 struct rfs_node *rfs_document_int(struct rfs_document *document, int64_t value)
 {
-    struct rfs_node *node = new_node(document, RFS_NODE_INT);
-    if (node)
-        node->of.integer = value;
-    return node;
-}
+    struct rfs_node **known = &document->ints[(uint64_t)value % RFS_DOCUMENT_INTS];
 
-static struct rfs_node *new_bool(struct rfs_document *document, bool truth)
-{
-    struct rfs_node *node = new_node(document, RFS_NODE_BOOL);
-    if (node)
-        node->of.truth = truth;
-    return node;
+    if (*known && (*known)->of.integer == value)
+        return *known;
+    *known = new_node(document, RFS_NODE_INT);
+    if (*known)
+        (*known)->of.integer = value;
+    return *known;
 }
 
 struct rfs_node *rfs_document_container(struct rfs_document *document, enum rfs_node_kind kind)
@@ -114,19 +132,23 @@ void rfs_document_add(struct rfs_document *document, struct rfs_node *container,
 struct rfs_node *rfs_document_ordered(struct rfs_document *document, struct rfs_node *pairs)
 {
     struct rfs_node *class = global(document, RFS_CALL_ORDERED_DICT, "collections", "OrderedDict");
-    struct rfs_node *node = new_call(document, class, new_node(document, RFS_NODE_TUPLE));
-    struct rfs_after *after = allocate(document, sizeof *after);
 
-    if (!after)
-        return NULL;
-    *after = (struct rfs_after){.dict = pairs->of.items.n > 0 ? pairs : NULL};
+    if (!document->empty)
+        document->empty = new_node(document, RFS_NODE_TUPLE);
+    struct rfs_node *node = new_call(document, class, document->empty);
+    struct rfs_after *after =
+        pairs && pairs->of.items.n > 0 ? allocate(document, sizeof *after) : NULL;
+
+    if (!node || !after)
+        return document->failed ? NULL : node;
+    *after = (struct rfs_after){.dict = pairs};
     node->of.call.after = after;
     return node;
 }
 
 static struct rfs_node *numbers(struct rfs_document *document, uint32_t n, const uint64_t *values)
 {
-    struct rfs_node *tuple = new_node(document, RFS_NODE_TUPLE);
+    struct rfs_node *tuple = new_items(document, RFS_NODE_TUPLE, n);
 
     for (uint32_t i = 0; i < n; i++)
         rfs_document_add(document, tuple, rfs_document_int(document, (int64_t)values[i]));
@@ -165,7 +187,7 @@ static struct rfs_node *storage(struct rfs_document *document, enum rfs_dtype dt
 {
     const char *class = rfs_torch_storage_class(dtype);
     const uint64_t item = class ? rfs_dtype_bytes(dtype) : 1;
-    struct rfs_node *node = new_node(document, RFS_NODE_STORAGE);
+    struct rfs_node *node = new_items(document, RFS_NODE_STORAGE, 5);
 
     if (!node)
         return NULL;
@@ -187,18 +209,20 @@ struct rfs_node *rfs_document_tensor(struct rfs_document *document, enum rfs_dty
                                      uint32_t ndim, const uint64_t *dims)
 {
     const bool typed = rfs_torch_storage_class(dtype) != NULL;
-    struct rfs_node *args = new_node(document, RFS_NODE_TUPLE);
+    struct rfs_node *args = new_items(document, RFS_NODE_TUPLE, typed ? 6 : 7);
     uint64_t strides[RFS_MAX_DIMS];
     uint64_t step = 1;
 
     for (uint32_t i = ndim; i-- > 0; step *= dims[i] > 0 ? dims[i] : 1)
         strides[i] = step;
-    struct rfs_node *hooks = rfs_document_ordered(document, new_node(document, RFS_NODE_DICT));
+    if (!document->untrue)
+        document->untrue = new_node(document, RFS_NODE_BOOL);
+    struct rfs_node *hooks = rfs_document_ordered(document, NULL);
     rfs_document_add(document, args, storage(document, dtype));
     rfs_document_add(document, args, rfs_document_int(document, 0));
     rfs_document_add(document, args, numbers(document, ndim, dims));
     rfs_document_add(document, args, numbers(document, ndim, strides));
-    rfs_document_add(document, args, new_bool(document, false));
+    rfs_document_add(document, args, document->untrue);
     rfs_document_add(document, args, hooks);
     if (!typed)
         rfs_document_add(document, args,
@@ -233,7 +257,7 @@ int rfs_document_dict(struct rfs_document *document, const struct rfs_image_tens
         if (type->kind != RFS_TENSOR || !rfs_torch_dtype_name(dtype))
             return fail_type(&tensors[i], path, err);
         rfs_document_reserve(document, type->bytes);
-        rfs_document_add(document, dict, rfs_document_text(document, tensors[i].name));
+        rfs_document_add(document, dict, new_text(document, tensors[i].name));
         rfs_document_add(document, dict,
                          rfs_document_tensor(document, dtype, type->ndim, type->dims));
     }

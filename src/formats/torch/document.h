@@ -6,8 +6,9 @@
  * Storages of source files are used whole, as they are. A storage that is made here is a row of
  * ranges of source files' storages: a large tensor joined from its pieces, or cut anew.
  *
- * Cost: the nodes that were made, 24 bytes for each made storage and 32 for each of its ranges.
- * Immutable once built. It borrows the nodes of its sources, which outlive it.
+ * Cost: the nodes that were made, some 400 bytes for each tensor, 24 bytes for each made storage
+ * and 32 for each of its ranges. It is written once: that numbers the nodes that were made. It
+ * borrows the nodes of its sources, which outlive it.
  */
 #pragma once
 
@@ -42,11 +43,15 @@ struct rfs_made_storage {
     uint64_t bytes;
 };
 
+#define RFS_DOCUMENT_INTS 61 /* numbers that are shared */
+
 struct rfs_document {
     struct rfs_arena arena; /* has the nodes made; not counted in any pickle */
     const struct rfs_node *root;
     RFS_VEC(struct rfs_node *) names; /* globals, each once */
     struct rfs_node *storage_text;    /* "storage" */
+    struct rfs_node *empty, *untrue;  /* () and False */
+    struct rfs_node *ints[RFS_DOCUMENT_INTS];
     RFS_VEC(struct rfs_range) ranges;
     RFS_VEC(struct rfs_made_storage) made;
     bool failed; /* for want of memory */
@@ -65,7 +70,7 @@ struct rfs_node *rfs_document_container(struct rfs_document *document, enum rfs_
 /* Adds to a TUPLE, LIST or DICT (key and value in turn) of the document. */
 void rfs_document_add(struct rfs_document *document, struct rfs_node *container,
                       const struct rfs_node *item);
-/* Makes a collections.OrderedDict() and sets PAIRS (a DICT of the document) on it. */
+/* Makes a collections.OrderedDict() and sets PAIRS (a DICT of the document, or NULL) on it. */
 struct rfs_node *rfs_document_ordered(struct rfs_document *document, struct rfs_node *pairs);
 /* Makes torch.Size(dims). */
 struct rfs_node *rfs_document_size(struct rfs_document *document, uint32_t ndim,
@@ -86,7 +91,8 @@ struct rfs_node *rfs_document_tensor(struct rfs_document *document, enum rfs_dty
                                      uint32_t ndim, const uint64_t *dims);
 
 /*
- * Makes the root a dict of tensors by their names; made storage K is that of tensor K. PATH is for
+ * Makes the root a dict of tensors by their names, which it borrows; made storage K is that of
+ * tensor K. PATH is for
  * messages. 0, -ENOMEM, or -EINVAL with *err filled for types that torch lacks.
  */
 int rfs_document_dict(struct rfs_document *document, const struct rfs_image_tensor *tensors,

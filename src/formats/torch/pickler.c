@@ -8,6 +8,7 @@
 #include "formats/torch/pickler.h"
 
 #include "formats/image.h"
+#include "formats/torch/document.h"
 
 enum { BATCH = 1000 };
 #define NO_MEMO UINT32_MAX
@@ -23,8 +24,9 @@ struct pickler {
     struct rfs_bytes *out;
     int rc;                     /* first failure */
     bool failed_by_key;         /* KEY failed, and filled the error */
-    struct seen *table;         /* open addressing; at most half full */
+    struct seen *table;         /* nodes of files; open addressing; at most half full */
     size_t cap;                 /* a power of two, or 0 */
+    size_t used;                /* cells */
     uint32_t n;                 /* next memo number */
     uint32_t storage;           /* memo number of the text "storage", or NO_MEMO */
     uint32_t cpu;               /* memo number of the location, or NO_MEMO */
@@ -98,25 +100,46 @@ static void get_memo(struct pickler *pickler, uint32_t memo)
     put_number(pickler, memo < 256 ? 'h' : 'j', memo, memo < 256 ? 1 : 4);
 }
 
+/*
+ * Nodes of a document are its own, and their numbers are free for 1 + that of the memo. Those of
+ * files may be in other documents, too.
+ */
+static bool has_number(const struct rfs_node *node)
+{
+    return node->origin == RFS_ORIGIN_MADE;
+}
+
 static void memoize(struct pickler *pickler, const struct rfs_node *node)
 {
-    if (2 * ((size_t)pickler->n + 1) > pickler->cap && !grow(pickler)) {
+    if (has_number(node)) {
+        ((struct rfs_node *)(uintptr_t)node)->number = pickler->n + 1;
+    } else if (2 * (pickler->used + 1) > pickler->cap && !grow(pickler)) {
         fail(pickler, -ENOMEM);
         return;
+    } else {
+        *cell_of(pickler, node) = (struct seen){node, pickler->n};
+        pickler->used++;
     }
-    *cell_of(pickler, node) = (struct seen){node, pickler->n};
     put_memo(pickler);
+}
+
+/* Returns the memo number of a node, or NO_MEMO when it was not written before. */
+static uint32_t memo_of(const struct pickler *pickler, const struct rfs_node *node)
+{
+    if (has_number(node))
+        return node->number - 1;
+    const struct seen *cell = pickler->cap ? cell_of(pickler, node) : NULL;
+    return cell && cell->node ? cell->memo : NO_MEMO;
 }
 
 /* Takes a node from the memo; returns false when it was not written before. */
 static bool recall(struct pickler *pickler, const struct rfs_node *node)
 {
-    const struct seen *cell = pickler->cap ? cell_of(pickler, node) : NULL;
+    const uint32_t memo = memo_of(pickler, node);
 
-    if (!cell || !cell->node)
-        return false;
-    get_memo(pickler, cell->memo);
-    return true;
+    if (memo != NO_MEMO)
+        get_memo(pickler, memo);
+    return memo != NO_MEMO;
 }
 
 static void save(struct pickler *pickler, const struct rfs_node *node);
@@ -191,7 +214,7 @@ static void save_tuple(struct pickler *pickler, const struct rfs_node *node)
         save(pickler, node->of.items.data[i]);
     if (n == 0) {
         put_op(pickler, ')');
-    } else if (!pickler->cap || !cell_of(pickler, node)->node) {
+    } else if (memo_of(pickler, node) == NO_MEMO) {
         put_op(pickler, marked ? 't' : (unsigned char)(0x84 + n));
         memoize(pickler, node);
     } else { /* one of its items contains it */

@@ -40,7 +40,6 @@ struct encoder {
     uint64_t base;   /* offset of the archive in the file */
     uint32_t target; /* target of made storage 0 */
     uint64_t at;     /* offset of its bytes in the target */
-    struct rfs_bytes pickle;
     struct rfs_storages storages;
     RFS_VEC(uint64_t) sizes;   /* bytes of each storage */
     RFS_VEC(uint32_t) targets; /* target of each storage */
@@ -53,7 +52,6 @@ struct encoder {
 
 static void encoder_end(struct encoder *encoder)
 {
-    free(encoder->pickle.data);
     rfs_storages_free(&encoder->storages);
     free(encoder->sizes.data);
     free(encoder->targets.data);
@@ -252,15 +250,47 @@ static void list_entry(struct encoder *encoder, const struct entry *entry)
         encoder->builder->failed = true;
 }
 
-static void add_small(struct encoder *encoder, const char *name, const void *content, size_t n)
+/* Begins an entry of literals, which end_small ends. */
+static struct entry begin_small(struct encoder *encoder, const char *name)
 {
-    struct entry entry = {
-        .name = name, .bytes = n, .crc = (uint32_t)crc32_z(crc32_z(0, NULL, 0), content, n)};
+    struct entry entry = {.name = name, .bytes = 1};
 
     put_local(encoder, &entry);
-    rfs_bytes_put(&encoder->builder->literals, content, n);
-    put_descriptor(encoder, &entry);
-    list_entry(encoder, &entry);
+    return entry;
+}
+
+/* Ends an entry whose content begins AT bytes into the literals. */
+static void end_small(struct encoder *encoder, struct entry *entry, size_t at)
+{
+    const struct rfs_bytes *out = &encoder->builder->literals;
+
+    entry->bytes = out->n - at;
+    if (!out->failed)
+        entry->crc = (uint32_t)crc32_z(crc32_z(0, NULL, 0), out->data + at, out->n - at);
+    put_descriptor(encoder, entry);
+    list_entry(encoder, entry);
+}
+
+static void add_small(struct encoder *encoder, const char *name, const char *content)
+{
+    struct entry entry = begin_small(encoder, name);
+    const size_t at = encoder->builder->literals.n;
+
+    rfs_bytes_put_text(&encoder->builder->literals, content);
+    end_small(encoder, &entry, at);
+}
+
+/* Adds the pickle of the document, which gives the storages their numbers. */
+static int add_pickle(struct encoder *encoder)
+{
+    struct entry entry = begin_small(encoder, "data.pkl");
+    const size_t at = encoder->builder->literals.n;
+    const int rc = rfs_pickler_write(encoder->content->document->root, number_storage, encoder,
+                                     &encoder->builder->literals, encoder->err);
+
+    if (rc == 0)
+        end_small(encoder, &entry, at);
+    return rc;
 }
 
 static void add_storage(struct encoder *encoder, uint32_t number)
@@ -323,14 +353,18 @@ static void put_directory(struct encoder *encoder)
         {OVERFLOWS(begin) ? UINT32_MAX : begin, 4}, {0, 2});
 }
 
-static void encode(struct encoder *encoder)
+static int encode(struct encoder *encoder)
 {
-    add_small(encoder, "data.pkl", encoder->pickle.data, encoder->pickle.n);
-    add_small(encoder, "byteorder", "little", 6);
+    const int rc = add_pickle(encoder);
+
+    if (rc)
+        return rc;
+    add_small(encoder, "byteorder", "little");
     for (uint32_t i = 0; i < encoder->sizes.n && !encoder->builder->failed; i++)
         add_storage(encoder, i);
-    add_small(encoder, "version", "3\n", 2);
+    add_small(encoder, "version", "3\n");
     put_directory(encoder);
+    return 0;
 }
 
 int rfs_torch_encode_item(struct rfs_image_builder *builder, const struct rfs_torch_item *item,
@@ -350,11 +384,7 @@ int rfs_torch_encode_item(struct rfs_image_builder *builder, const struct rfs_to
     rfs_document_reserve(&document, item->type->bytes);
     document.root = rfs_document_tensor(&document, (enum rfs_dtype)item->type->dtype,
                                         item->type->ndim, item->type->dims);
-    const int rc = !document.failed ? rfs_pickler_write(document.root, number_storage, &encoder,
-                                                        &encoder.pickle, err)
-                                    : rfs_fail_memory(err);
-    if (rc == 0)
-        encode(&encoder);
+    const int rc = !document.failed ? encode(&encoder) : rfs_fail_memory(err);
     rfs_document_free(&document);
     return rc;
 }
@@ -367,11 +397,9 @@ int rfs_torch_encode(const struct rfs_torch_content *content, struct rfs_image *
     struct encoder encoder = {.content = content, .builder = &builder, .err = err};
 
     *out = NULL;
-    int rc =
-        rfs_pickler_write(content->document->root, number_storage, &encoder, &encoder.pickle, err);
+    int rc = encode(&encoder);
     if (rc)
         return rc;
-    encode(&encoder);
     rc = rfs_image_finish(&builder, out);
     if (rc == -EFBIG)
         return rfs_fail(err, rc, RFS_IN(content->path), NULL,

@@ -9,6 +9,7 @@
 #include "tests/unit/formats/encoded.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -425,6 +426,40 @@ static void test_what_torch_has_not(void **state)
     expect_refused(w, ": is HiFloat8, and torch has no tensors of that type");
 }
 
+/* A file of 70,000 tensors is described within 64 MiB, so a tensor of its document is small. */
+#define MANY 20000
+#define PER_TENSOR 450 /* bytes */
+
+static size_t memory(void)
+{
+    const struct mallinfo2 info = mallinfo2();
+
+    return info.uordblks + info.hblkhd;
+}
+
+static void test_memory_of_a_document(void **state)
+{
+    static struct rfs_image_tensor tensors[MANY];
+    static char names[MANY][48];
+    const struct rfs_type type = {
+        .kind = RFS_TENSOR, .dtype = RFS_BFLOAT16, .ndim = 2, .dims = {64, 7168}, .bytes = 917504};
+    struct rfs_document document = {0};
+    struct rfs_error err = {0};
+
+    (void)state;
+    for (unsigned i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "model.layers.%u.mlp.weight", i);
+        tensors[i] = (struct rfs_image_tensor){
+            .name = names[i], .name_bytes = strlen(names[i]), .type = &type, .target = i};
+    }
+    const size_t before = memory();
+    assert_int_equal(rfs_document_dict(&document, tensors, MANY, "/source", &err), 0);
+    const size_t after = memory();
+    if (after > before) /* a sanitizer's is not counted */
+        assert_in_range((after - before) / MANY, 1, PER_TENSOR);
+    rfs_document_free(&document);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -434,6 +469,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_many_entries, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stems, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_torch_has_not, set_up, tear_down),
+        cmocka_unit_test(test_memory_of_a_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
