@@ -121,8 +121,8 @@ as_root() {
     fi
 }
 
-is_installed() {
-    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+is_installed() { # dpkg-query has a line for each processor
+    dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed
 }
 
 apt_patience=300 # seconds

@@ -1,0 +1,87 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Sourced after scripts/lib.sh: roots of Debian's releases, and programs in them. Only root can make one, with mmdebstrap
+# and a mirror of Debian. Those for the tests are made once, in the cache folder.
+
+# Debian 13 with all that make check and the mounts need, and a user named newcomer.
+trixie_root=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/debian-13
+trixie_packages=("${build_packages[@]}" acl openssl passwd python3 python3-numpy python3-venv strace)
+# debian_mirror: the first of this machine's that has Debian itself
+debian_mirror() {
+    cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
+        grep -oP '^(URIs:\s*|deb (\[[^]]*\] )?)\Khttp\S+/debian/?(?=\s|$)' | head -n 1
+}
+
+# lacks_root FOLDER RELEASE: it is not there, and no mirror has the release
+lacks_root() {
+    local answer status=0
+
+    [ ! -e "$1/complete" ] || return 1
+    answer=$(mktemp) || return 1
+    /usr/lib/apt/apt-helper download-file "$(debian_mirror)/dists/$2/InRelease" "$answer" >/dev/null 2>&1 || status=$?
+    rm -f "$answer"
+    [ "$status" != 0 ]
+}
+
+# fill_root FOLDER RELEASE [OPTION...]: the release in an empty folder. Options are those of mmdebstrap. What it mounts there
+# is in a namespace of its own, so that nothing is left mounted if it is killed.
+fill_root() {
+    local folder=$1 release=$2 mirror
+    shift 2
+    mirror=$(debian_mirror)
+    unshare --mount --propagation private mmdebstrap --quiet --variant=apt "$@" "$release" "$folder" \
+        "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $release main"
+}
+
+# furnish_root FOLDER: what a running system has besides files. The mounts are in the caller's namespace.
+furnish_root() {
+    local root=$1 device major minor
+
+    mount -t proc proc "$root/proc" && mount -t sysfs sys "$root/sys" &&
+        mount -t tmpfs -o mode=755 dev "$root/dev" && mkdir "$root/dev/pts" "$root/dev/shm" &&
+        mount -t devpts -o newinstance,ptmxmode=666,mode=620,gid=5 pts "$root/dev/pts" &&
+        mount -t tmpfs -o mode=1777 shm "$root/dev/shm" || return 1
+    for device in null:1:3 zero:1:5 full:1:7 random:1:8 urandom:1:9 tty:5:0 fuse:10:229; do
+        IFS=: read -r device major minor <<<"$device"
+        mknod -m 666 "$root/dev/$device" c "$major" "$minor" || return 1
+    done
+    { ! [ -d "$root/sys/fs/fuse/connections" ] || mount -t fusectl connections "$root/sys/fs/fuse/connections"; } &&
+        ln -s pts/ptmx "$root/dev/ptmx" && ln -s /proc/self/fd "$root/dev/fd" &&
+        ln -s /proc/self/fd/0 "$root/dev/stdin" && ln -s /proc/self/fd/1 "$root/dev/stdout" &&
+        ln -s /proc/self/fd/2 "$root/dev/stderr" && cp /etc/resolv.conf "$root/etc/" &&
+        ln -sf ../proc/self/mounts "$root/etc/mtab" &&
+        echo "127.0.0.1 localhost $(hostname)" >"$root/etc/hosts" &&
+        { ! [ -d /etc/apt/apt.conf.d ] || cp -rn /etc/apt/apt.conf.d "$root/etc/apt/"; } &&
+        { [ -z "${PIP_CERT-}" ] || install -m 644 "$PIP_CERT" "$root/etc/pip-cert.crt"; }
+}
+
+# in_root USER FOLDER COMMAND...
+in_root() {
+    local user=$1 root=$2 home=/root
+    shift 2
+    [ "$user" = root ] || home=/home/$user
+    env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$home" USER="$user" LC_ALL=C.UTF-8 \
+        DEBIAN_FRONTEND=noninteractive ${PIP_CERT:+PIP_CERT=/etc/pip-cert.crt} \
+        chroot --userspec="$user" "$root" "$@"
+}
+
+fill_trixie_root() {
+    local names=${trixie_packages[*]}
+
+    fill_root "$1" trixie --include="${names// /,}" && chroot "$1" useradd --uid 64123 --create-home --shell /bin/bash newcomer
+}
+
+# make_root FOLDER RELEASE FILL WORD...: none where it can't be made; who needs it says why
+make_root() {
+    local folder=$1 release=$2 fill=$3
+    shift 3
+
+    [ "$(id -u)" = 0 ] || return 0
+    ! lacks_root "$folder" "$release" || return 0
+    install_packages mmdebstrap && make_venv "$folder" none "Debian's $release with $*" "$fill"
+}
+
+make_trixie_root() {
+    make_root "$trixie_root" trixie fill_trixie_root "${trixie_packages[@]}"
+}
