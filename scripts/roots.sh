@@ -82,6 +82,8 @@ make_root() {
     install_packages mmdebstrap && make_venv "$folder" none "Debian's $release with $*" "$fill"
 }
 
+# Where nothing can be mounted, or no device made, nobody would use it.
 make_trixie_root() {
+    ! no_fuse && ! no_devices || return 0
     make_root "$trixie_root" trixie fill_trixie_root "${trixie_packages[@]}"
 }

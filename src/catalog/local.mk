@@ -32,5 +32,7 @@ librfs_la_SOURCES += \
 	src/catalog/scan/spec.h \
 	src/catalog/scan/steps.c \
 	src/catalog/scan/tree.c \
+	src/catalog/scan/watch.c \
+	src/catalog/scan/watch.h \
 	src/catalog/scan/whole.c \
 	src/catalog/scan/zero.c

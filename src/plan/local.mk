@@ -7,6 +7,8 @@ librfs_la_SOURCES += \
 	src/plan/geometry.c \
 	src/plan/geometry.h \
 	src/plan/internal.h \
+	src/plan/meta_llama.c \
+	src/plan/meta_llama.h \
 	src/plan/names.c \
 	src/plan/names.h \
 	src/plan/needed.c \

@@ -8,8 +8,8 @@
 #include "base/store.h"
 #include "base/wait.h"
 #include "catalog/scan/spec.h"
+#include "catalog/scan/watch.h"
 #include "formats/chunks/chunks.h"
-#include "view/watch.h"
 
 #include <time.h>
 

@@ -19,8 +19,6 @@ librfs_la_SOURCES += \
 	src/view/kinds.h \
 	src/view/library.c \
 	src/view/load.c \
-	src/view/meta_llama.c \
-	src/view/meta_llama.h \
 	src/view/mindformers.c \
 	src/view/model_files.c \
 	src/view/model_files.h \
@@ -43,6 +41,4 @@ librfs_la_SOURCES += \
 	src/view/view.c \
 	src/view/view_options.c \
 	src/view/view_options.h \
-	src/view/watch.c \
-	src/view/watch.h \
 	src/view/xattrs.c

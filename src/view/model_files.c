@@ -6,10 +6,7 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "rules/known.h"
-
-#define LAYERS_MOST 4096
-#define LAYERS_DISTINCT 16 /* that are compared */
-#define WHOLE "a whole checkpoint, or the config.json that belongs to it"
+#include "rules/missing.h"
 
 RFS_CLEANUP_OF(free_config, struct rfs_hf_config *, rfs_hf_config_free)
 RFS_CLEANUP_OF(free_known, struct rfs_known *, rfs_known_free)
@@ -179,153 +176,21 @@ static int check_wrappers(struct rfs_view *view, const struct rfs_params *params
     return miss(view, &missed, err);
 }
 
-/* Tensors of layers, by their kinds. */
-struct layers {
-    size_t n, kinds;
-    uint32_t *counts; /* [n][kinds]; owned */
-    bool any;
-};
-
-static void free_layers(struct layers *layers)
+/* Looks for tensors of the model that the view does not have. */
+static int check_missing(struct rfs_view *view, const struct rfs_params *params,
+                         const struct rfs_hf_config *config, const struct rfs_known *known,
+                         struct rfs_error *err)
 {
-    free(layers->counts);
-}
-
-/* Counts the tensors of N layers. 0 or -ENOMEM. */
-static int count_layers(const struct rfs_view *view, const struct rfs_params *params,
-                        const struct rfs_known *known, size_t n, struct layers *out)
-{
-    struct rfs_known_tensor of;
-
-    *out = (struct layers){.n = n, .kinds = rfs_known_kinds(known)};
-    out->counts = calloc(n * out->kinds + 1, sizeof *out->counts);
-    for (size_t k = 0; out->counts && k < params->n; k++)
-        if (rfs_known_layer(known, name_at(view, params, k), &of) && of.layer < n) {
-            out->counts[of.layer * out->kinds + of.kind]++;
-            out->any = true;
-        }
-    return out->counts ? 0 : -ENOMEM;
-}
-
-/* Returns a kind that layer A has less of than B, where B has all that A has; else SIZE_MAX. */
-static size_t find_less(const struct layers *layers, size_t a, size_t b)
-{
-    const uint32_t *x = layers->counts + a * layers->kinds;
-    const uint32_t *y = layers->counts + b * layers->kinds;
-    size_t less = SIZE_MAX;
-
-    for (size_t k = 0; k < layers->kinds; k++) {
-        if (x[k] > y[k])
-            return SIZE_MAX;
-        less = x[k] < y[k] && less == SIZE_MAX ? k : less;
-    }
-    return less;
-}
-
-/*
- * Looks for a layer that has all of its kinds of tensors in common with another one, which has
- * more. Layers of two kinds, such as those with experts and without, each have some of their own.
- */
-static int check_each_layer(struct rfs_view *view, const struct layers *layers,
-                            const struct rfs_known *known, struct rfs_error *err)
-{
-    size_t distinct[LAYERS_DISTINCT];
-    struct rfs_error missed = {0};
-    const size_t bytes = layers->kinds * sizeof *layers->counts;
-    size_t n = 0;
-
-    for (size_t i = 0; i < layers->n && n < LAYERS_DISTINCT; i++) {
-        bool again = false;
-        for (size_t k = 0; k < n; k++)
-            again |= memcmp(layers->counts + i * layers->kinds,
-                            layers->counts + distinct[k] * layers->kinds, bytes) == 0;
-        distinct[n] = i;
-        n += !again;
-    }
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < n; k++) {
-            const size_t less = find_less(layers, distinct[i], distinct[k]);
-            if (less == SIZE_MAX)
-                continue;
-            rfs_fail(&missed, -EINVAL, RFS_IN(rfs_catalog_path(view->source)), WHOLE,
-                     "layer %zu has %" PRIu32 " tensors like '%s', and layer %zu has %" PRIu32
-                     ": a loader would make random weights",
-                     distinct[i], layers->counts[distinct[i] * layers->kinds + less],
-                     rfs_known_kind(known, less), distinct[k],
-                     layers->counts[distinct[k] * layers->kinds + less]);
-            return miss(view, &missed, err);
-        }
-    return 0;
-}
-
-/* Looks for layers of the model without a tensor, and for those that have less than others. */
-static int check_layers(struct rfs_view *view, const struct rfs_params *params,
-                        const struct rfs_hf_config *config, const struct rfs_known *known,
-                        struct rfs_error *err)
-{
-    const struct rfs_hf_value *value = rfs_hf_config_find(config, "num_hidden_layers");
-    const size_t n =
-        value && value->number > 0 && value->number <= LAYERS_MOST ? (size_t)value->number : 0;
-    RFS_CLEANUP(free_layers) struct layers layers;
+    RFS_FREE const char **names = calloc(params->n, sizeof *names);
     struct rfs_error missed = {0};
 
-    if (count_layers(view, params, known, n, &layers))
+    if (!names)
         return rfs_fail_memory(err);
-    for (size_t i = 0; i < n && layers.any; i++) {
-        bool there = false;
-        for (size_t k = 0; k < layers.kinds; k++)
-            there |= layers.counts[i * layers.kinds + k] > 0;
-        if (there)
-            continue;
-        rfs_fail(&missed, -EINVAL, RFS_IN(rfs_catalog_path(view->source)), WHOLE,
-                 "no tensor is of layer %zu, and the model has %zu: a loader would make random "
-                 "weights",
-                 i, n);
-        return miss(view, &missed, err);
-    }
-    return check_each_layer(view, &layers, known, err);
-}
-
-/* Says whether the view has a tensor. *others says whether it has one of another model, too. */
-static bool has_tensor(const struct rfs_view *view, const struct rfs_params *params,
-                       const struct rfs_known *known, const char *name, bool *others)
-{
-    *others = false;
-    for (size_t i = 0; i < params->n; i++) {
-        const char *shown = name_at(view, params, i);
-        if (strcmp(shown, name) == 0)
-            return true;
-        *others = *others || !rfs_known_has(known, shown);
-    }
-    return false;
-}
-
-/*
- * Looks for the tensors that a model has once. The output layer may be tied to another tensor, if
- * config.json does not deny it, or another one may be in its place: that of a classifier.
- */
-static int check_others(struct rfs_view *view, const struct rfs_params *params,
-                        const struct rfs_hf_config *config, const struct rfs_known *known,
-                        struct rfs_error *err)
-{
-    static const char *const names[] = {"model.embed_tokens.weight", "model.norm.weight",
-                                        "lm_head.weight"};
-    const struct rfs_hf_value *tied = rfs_hf_config_find(config, "tie_word_embeddings");
-    const bool untied = tied && tied->kind == RFS_HF_NUMBER && tied->number == 0;
-    const size_t n = sizeof names / sizeof *names - !untied;
-    struct rfs_error missed = {0};
-
-    for (size_t i = 0; i < n; i++) {
-        bool others;
-        if (!rfs_known_has(known, names[i]) || has_tensor(view, params, known, names[i], &others) ||
-            (i == 2 && others))
-            continue;
-        rfs_fail(&missed, -EINVAL, RFS_IN(rfs_catalog_path(view->source)), WHOLE,
-                 "the tensor '%s' of the model is not there: a loader would make random weights",
-                 names[i]);
-        return miss(view, &missed, err);
-    }
-    return 0;
+    for (size_t i = 0; i < params->n; i++)
+        names[i] = name_at(view, params, i);
+    const int rc =
+        rfs_missing_find(known, config, names, params->n, rfs_catalog_path(view->source), &missed);
+    return rc < 0 ? rfs_fail_memory(err) : rc ? miss(view, &missed, err) : 0;
 }
 
 /*
@@ -350,9 +215,7 @@ static int check_names(struct rfs_view *view, const struct rfs_view_model_config
         return rc;
     for (size_t i = 0; names && i < params->n; i++)
         if (rfs_known_has(names, name_at(view, params, i)))
-            return !whole ? 0
-                          : check_layers(view, params, config, names, err)
-                                ?: check_others(view, params, config, names, err);
+            return whole ? check_missing(view, params, config, names, err) : 0;
     if (!names || params->n == 0)
         return 0;
     RFS_FREE char *remedy = dict ? rfs_text_printf("entry=%s", dict) : NULL;

@@ -4,9 +4,9 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "plan/geometry.h"
+#include "plan/meta_llama.h"
 #include "plan/strategy_files.h"
 #include "view/internal.h"
-#include "view/meta_llama.h"
 #include "view/rules_view.h"
 
 /*
@@ -102,7 +102,7 @@ static int make_strategy(struct rfs_view *view, const char *option, const char *
     int rc = use->source ? 0 : read_names(view, &names, err);
 
     struct rfs_layout_rules_use named = *use;
-    named.by_columns = rfs_view_meta_by_columns(view);
+    named.by_columns = rfs_plan_meta_by_columns(view->source);
     named.names = names.list.data;
     named.n = names.list.n;
     named.number = rfs_plan_model_number;
@@ -219,7 +219,7 @@ static int take_meta(struct rfs_view *view, struct rfs_error *err)
     const struct rfs_index *index;
     if (rc || rfs_catalog_index(view->source, 0, RFS_NO_RANK, &index, &unread) != 0)
         return rc;
-    return rfs_view_meta_prove(view, index, model.config, err);
+    return rfs_plan_meta_prove(view->source, view->src, index, model.config, err);
 }
 
 static int take_source(struct rfs_view *view, struct rfs_error *err)

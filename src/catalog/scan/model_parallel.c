@@ -6,7 +6,7 @@
  *   params.json                                 the sizes of the model
  *
  * Names do not say how many ranks there were: that the shapes fit params.json proves it
- * (view/meta_llama.h). A single file is the whole model.
+ * (plan/meta_llama.h). A single file is the whole model.
  */
 #include "base/order.h"
 #include "catalog/scan/internal.h"

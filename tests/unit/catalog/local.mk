@@ -13,6 +13,7 @@ CATALOG_TESTS = \
 	tests/unit/catalog/test_scan_iterations \
 	tests/unit/catalog/test_scan_saves \
 	tests/unit/catalog/test_scan_series \
+	tests/unit/catalog/test_scan_watch \
 	tests/unit/catalog/test_scan_whole
 tests_unit_catalog_test_catalog_SOURCES = tests/unit/catalog/test_catalog.c $(STORE_TREE)
 tests_unit_catalog_test_catalog_LDADD = librfs.la $(CMOCKA_LIBS)
@@ -38,5 +39,7 @@ tests_unit_catalog_test_scan_saves_SOURCES = tests/unit/catalog/test_scan_saves.
 tests_unit_catalog_test_scan_saves_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_catalog_test_scan_series_SOURCES = tests/unit/catalog/test_scan_series.c $(CATALOG_SCANNING)
 tests_unit_catalog_test_scan_series_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_catalog_test_scan_watch_SOURCES = tests/unit/catalog/test_scan_watch.c $(STORE_TREE)
+tests_unit_catalog_test_scan_watch_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_catalog_test_scan_whole_SOURCES = tests/unit/catalog/test_scan_whole.c $(CATALOG_SCANNING)
 tests_unit_catalog_test_scan_whole_LDADD = librfs.la $(CMOCKA_LIBS)

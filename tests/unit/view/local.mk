@@ -20,8 +20,7 @@ view_tests = \
 	tests/unit/view/test_start \
 	tests/unit/view/test_statistics \
 	tests/unit/view/test_sequential \
-	tests/unit/view/test_view \
-	tests/unit/view/test_watch
+	tests/unit/view/test_view
 check_PROGRAMS += $(view_tests)
 TESTS += $(view_tests)
 
@@ -49,8 +48,6 @@ tests_unit_view_test_sequential_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/view/test_sequential.c
 tests_unit_view_test_sequential_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_view_test_watch_SOURCES = tests/unit/view/test_watch.c $(STORE_TREE)
-tests_unit_view_test_watch_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_hidden_SOURCES = $(view_support) tests/unit/view/test_hidden.c
 tests_unit_view_test_hidden_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_left_out_SOURCES = $(view_support) \

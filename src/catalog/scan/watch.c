@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/watch.h"
+#include "catalog/scan/watch.h"
 
 #include "base/cleanup.h"
 #include "base/path.h"

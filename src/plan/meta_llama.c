@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/meta_llama.h"
+#include "plan/meta_llama.h"
 
 #include "base/cleanup.h"
 #include "base/glob.h"
 #include "base/text.h"
+#include "catalog/catalog.h"
 #include "plan/geometry.h"
 #include "rules/hf_config.h"
-#include "view/internal.h"
 
 #define REMEDY "all files consolidated.*.pth of one model beside its params.json; or src_rules="
 
@@ -38,7 +38,8 @@ static const struct tensor {
 
 /* What is known of the sizes. */
 struct proof {
-    const struct rfs_view *view;
+    struct rfs_catalog *source;
+    const struct rfs_strategy *src;
     const struct rfs_hf_config *config;
     uint64_t size[SIZES];  /* 0: not known yet */
     const char *by[SIZES]; /* the name of what says so */
@@ -120,12 +121,12 @@ static const struct tensor *find_tensor(const char *name)
 static int fail(const struct proof *proof, const char *param, const char *what, uint64_t is,
                 uint64_t ought, const char *by)
 {
-    const uint32_t ranks = rfs_catalog_ranks(proof->view->source);
+    const uint32_t ranks = rfs_catalog_ranks(proof->source);
 
-    return rfs_fail(
-        proof->err, -EINVAL, RFS_OF(rfs_catalog_path(proof->view->source), param), REMEDY,
-        "by the file%s of %" PRIu32 " rank%s, %s is %" PRIu64 ", and by %s it is %" PRIu64,
-        ranks == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s", what, is, by, ought);
+    return rfs_fail(proof->err, -EINVAL, RFS_OF(rfs_catalog_path(proof->source), param), REMEDY,
+                    "by the file%s of %" PRIu32 " rank%s, %s is %" PRIu64
+                    ", and by %s it is %" PRIu64,
+                    ranks == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s", what, is, by, ought);
 }
 
 static int check_size(struct proof *proof, enum width of, uint64_t is, const char *param)
@@ -141,7 +142,7 @@ static int check_size(struct proof *proof, enum width of, uint64_t is, const cha
 
 static int check_tensor(struct proof *proof, const struct rfs_type *type, const char *param)
 {
-    const struct rfs_strategy *src = proof->view->src;
+    const struct rfs_strategy *src = proof->src;
     const struct tensor *tensor = find_tensor(param);
     const ptrdiff_t at = src ? rfs_strategy_find(src, param) : -1;
     struct rfs_geometry geometry;
@@ -159,18 +160,19 @@ static int check_tensor(struct proof *proof, const struct rfs_type *type, const 
     return rc;
 }
 
-int rfs_view_meta_prove(const struct rfs_view *view, const struct rfs_index *index,
-                        const struct rfs_hf_config *config, struct rfs_error *err)
+int rfs_plan_meta_prove(struct rfs_catalog *source, const struct rfs_strategy *src,
+                        const struct rfs_index *index, const struct rfs_hf_config *config,
+                        struct rfs_error *err)
 {
-    struct proof proof = {.view = view, .config = config, .err = err};
+    struct proof proof = {.source = source, .src = src, .config = config, .err = err};
     uint64_t layers = 0;
     int rc = 0;
 
     if (config)
         read_config(&proof);
     for (size_t i = 0; rc == 0 && i < index->n; i++) {
-        const struct rfs_type *type = rfs_catalog_type(view->source, index->entries[i].type);
-        const char *param = rfs_catalog_name(view->source, index->entries[i].name);
+        const struct rfs_type *type = rfs_catalog_type(source, index->entries[i].type);
+        const char *param = rfs_catalog_name(source, index->entries[i].name);
         layers += rfs_glob_match("layers.*.ffn_norm.weight", param);
         if (type->kind == RFS_TENSOR)
             rc = check_tensor(&proof, type, param);
@@ -184,16 +186,15 @@ int rfs_view_meta_prove(const struct rfs_view *view, const struct rfs_index *ind
     return rc;
 }
 
-bool rfs_view_meta_by_columns(const struct rfs_view *view)
+bool rfs_plan_meta_by_columns(struct rfs_catalog *source)
 {
-    const struct rfs_index *index =
-        rfs_catalog_ready(view->source, rfs_catalog_lowest(view->source));
+    const struct rfs_index *index = rfs_catalog_ready(source, rfs_catalog_lowest(source));
     uint64_t width = 0;   /* of the model */
     uint64_t columns = 0; /* of the embedding */
 
     for (size_t i = 0; index && i < index->n; i++) {
-        const struct rfs_type *type = rfs_catalog_type(view->source, index->entries[i].type);
-        const char *param = rfs_catalog_name(view->source, index->entries[i].name);
+        const struct rfs_type *type = rfs_catalog_type(source, index->entries[i].type);
+        const char *param = rfs_catalog_name(source, index->entries[i].name);
         if (strcmp(param, "norm.weight") == 0 && type->ndim == 1)
             width = type->dims[0];
         if (strcmp(param, "tok_embeddings.weight") == 0 && type->ndim == 2)
