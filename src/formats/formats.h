@@ -121,6 +121,8 @@ struct rfs_format_row {
     bool mapped;   /* programs map its files, and read parts of them */
     bool no_empty; /* tensors without bytes are left out */
     bool records;  /* each record has a checksum, or has none */
+    bool spread;   /* headers of tensors lie all over a file */
+    bool strided;  /* tensors may have strides of their own */
     bool blocks;   /* numbers may be in blocks with their scales: rfs_dtype_is_block */
     rfs_format_index_fn *index;
     rfs_format_list_fn *list;     /* NULL: INDEX finds all tensors */

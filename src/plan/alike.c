@@ -334,8 +334,8 @@ static int find_index(void *ctx, size_t local)
     if (comparing->ranks[local].guessed)
         index = use->lead_index;
     else if (!index && comparing->early && !comparing->ranks[local].suspect &&
-             rfs_catalog_format(catalog) == RFS_FORMAT_CKPT)
-        atomic_store(&comparing->incomplete, true); /* its headers lie all over the file */
+             rfs_formats[rfs_catalog_format(catalog)].spread)
+        atomic_store(&comparing->incomplete, true);
     else if (!index)
         rc = rfs_catalog_index(catalog, rank, lead, &index, NULL);
     comparing->ranks[local].index = rc ? NULL : index;

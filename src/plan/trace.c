@@ -103,9 +103,9 @@ bool rfs_trace_is_shared(const struct rfs_planner *planner, const struct rfs_tar
     const struct rfs_catalog *catalog = planner->config.catalog;
     const uint32_t base = rfs_plan_base(planner, target->stage);
 
-    /* Chunks are a tensor's own; so are strides in torch's files, and the rank that has it. */
+    /* Chunks are a tensor's own; so may strides be, and the rank that has it. */
     if (target->geometry == RFS_NO_ID || rfs_catalog_chunks(catalog) ||
-        rfs_catalog_format(catalog) == RFS_FORMAT_TORCH ||
+        rfs_formats[rfs_catalog_format(catalog)].strided ||
         RFS_PUBLISHED(&planner->stages[target->stage].presence))
         return false;
     for (uint32_t rank = base; rank < base + planner->scale.src_devices; rank++)

@@ -598,6 +598,7 @@ static int add_rank(struct rfs_view *view, uint32_t rank, struct rank_chunks *ch
                     struct items *items, struct rfs_error *err)
 {
     uint64_t at = 0;
+    uint64_t bytes = 0;
 
     int rc = list_chunks(view, rank, chunks, err);
     for (size_t i = 0; rc == 0 && i < chunks->pieces.n; i++) {
@@ -608,13 +609,14 @@ static int add_rank(struct rfs_view *view, uint32_t rank, struct rank_chunks *ch
             .whole = chunk->whole,
             .type = piece->type,
             .file = rank,
-            .begin = at,
-            .key = piece->name,
             .shape = chunk->shape,
+            .at.begin = at,
             .corner = chunk->corner};
-        if (!dcp_of(view)->hyper)
-            rc = item_bytes(view, items, item.type, &item.bytes, err);
-        at += item.bytes;
+        if (dcp_of(view)->hyper)
+            item.at.key = piece->name;
+        else
+            rc = item_bytes(view, items, item.type, &bytes, err);
+        at += bytes;
         if (rc == 0 && (!place_of(items, item.name, &item.place) || !RFS_PUSH(&items->list, item)))
             rc = rfs_fail_memory(err);
     }
@@ -684,6 +686,7 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
         return rc;
     const struct rfs_dcp_listing listing = {.items = items.list.data,
                                             .n = items.list.n,
+                                            .bytes = items.bytes.data,
                                             .objects = objects,
                                             .n_objects = dcp_of(view)->objects.n,
                                             .objects_file = objects_name(view),

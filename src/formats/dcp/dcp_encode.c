@@ -95,6 +95,7 @@ int rfs_dcp_item_bytes(const struct rfs_type *type, uint64_t *out, struct rfs_er
 struct pickler {
     const struct rfs_tables *tables;
     enum rfs_dcp_program program;
+    const uint64_t *bytes; /* by type: bytes of an item of torch */
     struct rfs_bytes *out;
     uint32_t memo; /* next memo number */
     /* memo numbers + 1; 0: not written yet */
@@ -324,7 +325,8 @@ static void put_item(struct pickler *p, const struct rfs_dcp_listed_item *item, 
     const bool hyper = p->program == RFS_DCP_HYPER;
     snprintf(path, sizeof path, hyper ? "_rank%u_.safetensors" : "__%u_0.distcp", item->file);
     put_index(p, name, whole, at, number);
-    put_info(p, path, hyper ? 0 : item->begin, item->bytes, hyper ? item->key : RFS_NO_ID);
+    put_info(p, path, hyper ? 0 : item->at.begin, hyper ? 0 : p->bytes[item->type],
+             hyper ? item->at.key : RFS_NO_ID);
 }
 
 /* Returns where the items with the name of item I end. */
@@ -441,8 +443,10 @@ int rfs_dcp_encode_metadata(const struct rfs_tables *tables, const struct rfs_dc
 {
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
     RFS_FREE uint32_t *names = calloc(listing->n + listing->n_objects + 1, sizeof *names);
-    struct pickler pickler = {
-        .tables = tables, .program = listing->program, .out = &builder.literals};
+    struct pickler pickler = {.tables = tables,
+                              .program = listing->program,
+                              .bytes = listing->bytes,
+                              .out = &builder.literals};
 
     *out = NULL;
     if (!names)

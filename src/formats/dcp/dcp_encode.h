@@ -21,16 +21,18 @@ int rfs_dcp_encode_items(const struct rfs_image_tensor *items, size_t n, bool cr
 /* Gives the bytes of an item of a type. 0 or -errno with *err filled. */
 int rfs_dcp_item_bytes(const struct rfs_type *type, uint64_t *out, struct rfs_error *err);
 
-/* A chunk, as .metadata describes it. */
+/* A chunk, as .metadata describes it. There are millions of them: 40 bytes. */
 struct rfs_dcp_listed_item {
-    uint32_t name;         /* shown name; id in the tables' names */
-    uint32_t place;        /* place of the name among all names */
-    uint32_t whole, type;  /* types of the whole tensor and of the chunk */
-    uint32_t file;         /* number of the file: __FILE_0.distcp or _rankFILE_.safetensors */
-    uint64_t begin, bytes; /* of torch only */
-    uint32_t key;          /* name in HyperParallel's file; id in the tables' names */
-    uint64_t corner;       /* number of its first element, row by row */
-    uint32_t shape;        /* type of the tensor that was flattened; RFS_NO_ID: it was not */
+    uint32_t name;        /* shown name; id in the tables' names */
+    uint32_t place;       /* place of the name among all names */
+    uint32_t whole, type; /* types of the whole tensor and of the chunk */
+    uint32_t file;        /* number of the file: __FILE_0.distcp or _rankFILE_.safetensors */
+    uint32_t shape;       /* type of the tensor that was flattened; RFS_NO_ID: it was not */
+    union {
+        uint64_t begin; /* offset in torch's file */
+        uint32_t key;   /* name in HyperParallel's file; id in the tables' names */
+    } at;
+    uint64_t corner; /* number of its first element, row by row */
 };
 
 /* A value that is not a tensor, and its item. */
@@ -43,6 +45,7 @@ struct rfs_dcp_listed_object {
 struct rfs_dcp_listing {
     const struct rfs_dcp_listed_item *items; /* by place */
     size_t n;
+    const uint64_t *bytes;                       /* by type: bytes of an item of torch */
     const struct rfs_dcp_listed_object *objects; /* have other names than items */
     size_t n_objects;
     const char *objects_file; /* name of the file that has all objects */
