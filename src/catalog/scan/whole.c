@@ -103,8 +103,8 @@ static int tell_part(const struct rfs_source_spec *spec, struct rfs_log *log, st
 }
 
 /*
- * Takes the parts of one checkpoint in the folder PATH; none may be missing. 1, 0: there are none, or
- * -errno with *err filled.
+ * Takes the parts of one checkpoint in the folder PATH; none may be missing. 1, 0: there are none,
+ * or -errno with *err filled.
  */
 static int take_parts(const char *path, const struct rfs_scan_found *const *parts, size_t n,
                       struct rfs_scan *out, struct rfs_error *err)

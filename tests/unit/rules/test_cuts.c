@@ -69,8 +69,8 @@ static void degrees_and_rules_are_told_apart(void **unused)
 
 /*
  * What has none: modules of Megatron-Core that are for rules of one's own, their like in
- * HuggingFace's names, and what phi3 and gpt_oss have there; adapters; biases, which Meta's model of
- * Llama does not have.
+ * HuggingFace's names, and what phi3 and gpt_oss have there; adapters; biases, which Meta's model
+ * of Llama does not have.
  */
 static const char *const without_cuts[] = {
     "*.mlp.experts.experts.0.*",
