@@ -496,6 +496,7 @@ static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_sca
                                         "files as one";
     RFS_FREE char *remedy = rfs_text_printf("%s%s", below ? below : REMEDY_ROOT, own);
     struct rfs_scan_names names = {.n = 0};
+    const bool several = listing->n > 1 && !below;
     const int lost = err && listing->n == 0 && !below ? fail_lost(spec, err) : 0;
 
     if (!remedy || lost)
@@ -504,8 +505,8 @@ static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_sca
         rfs_scan_names_add(&names, listing->data[i].name);
     return rfs_fail(err, -ENOENT, RFS_IN(spec->path), remedy,
                     "the folder has no rank_N folder in it%s%s",
-                    listing->n > 1 ? ", and no name says which of its files counts: " : "",
-                    listing->n > 1 ? rfs_scan_names_end(&names) : "");
+                    several ? ", and no name says which of its files counts: " : "",
+                    several ? rfs_scan_names_end(&names) : "");
 }
 
 static int look_for_folder(void *ctx, const struct dirent *entry)
