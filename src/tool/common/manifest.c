@@ -219,10 +219,14 @@ int rfs_manifest_text(const struct rfs_manifest *manifest, char **name, char **t
 {
     RFS_FREE uint32_t *order = calloc(manifest->entries.n + 1, sizeof *order);
 
+    int rc = order ? 0 : -ENOMEM;
+
     *text = NULL;
-    if (name && !(*name = name_of(manifest->task, manifest->tasks)))
-        return -ENOMEM;
-    return order ? make_text(manifest, order, text, size) : -ENOMEM;
+    if (name)
+        *name = name_of(manifest->task, manifest->tasks);
+    if (name && !*name)
+        rc = -ENOMEM;
+    return rc ? rc : make_text(manifest, order, text, size);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
