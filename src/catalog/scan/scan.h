@@ -88,8 +88,8 @@ int rfs_scan_saves_may_come(const struct rfs_source_spec *spec, struct rfs_error
  */
 char *rfs_scan_save_file(const struct rfs_source_spec *spec);
 void rfs_scan_saves_free(struct rfs_saves *saves);
-/* Says whether a folder of that name, in the folder of a run, may be a save. */
-bool rfs_scan_may_be_save(const char *name);
+/* Returns the step in the name of what may be a save, a folder or file in that of a run, or -1. */
+int64_t rfs_scan_step_of(const char *name);
 /*
  * Says whether a file of that name is written when a save has ended: in the folder of the run, or
  * with IN_SAVE in that of the save.

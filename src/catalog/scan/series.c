@@ -77,11 +77,11 @@ static bool read_name(const char *name, struct named *out)
     return digits > 0 && digits <= DIGITS_MOST && !rfs_scan_is_rank(name);
 }
 
-bool rfs_scan_may_be_save(const char *name)
+int64_t rfs_scan_step_of(const char *name)
 {
-    struct named unused;
+    struct named named;
 
-    return read_name(name, &unused);
+    return read_name(name, &named) ? named.save.step : -1;
 }
 
 static int compare_names(const void *a, const void *b)
@@ -98,7 +98,7 @@ void rfs_scan_save_folders(const char *path, struct rfs_path_list *out)
         return;
     while ((entry = rfs_dir_next(&dir)) != NULL)
         if ((entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN) &&
-            rfs_scan_may_be_save(entry->d_name) &&
+            rfs_scan_step_of(entry->d_name) >= 0 &&
             !rfs_path_list_add(out, rfs_path_join(path, entry->d_name)))
             return;
     RFS_SORT_ALL(out, compare_names);

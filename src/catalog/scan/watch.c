@@ -84,7 +84,7 @@ static bool hear(struct rfs_watch *watch, const struct inotify_event *event)
     }
     if (!(event->mask & IN_ISDIR))
         return ends && rfs_scan_ends_save(name, false);
-    if (!rfs_scan_may_be_save(name))
+    if (rfs_scan_step_of(name) < 0)
         return false;
     RFS_FREE char *path = event->mask & COMES ? rfs_path_join(watch->source, name) : NULL;
     if (path)

@@ -484,6 +484,11 @@ void rfs_inspect_below(struct rfs_store *store, const char *folder, struct rfs_p
     rfs_scan_inside(store, folder, RFS_ANY_NUMBER, true, out);
 }
 
+int64_t rfs_inspect_step(const char *path)
+{
+    return rfs_scan_step_of(rfs_path_name(path));
+}
+
 void rfs_inspect_likely(struct rfs_store *store, const char *folder, struct rfs_path_list *out)
 {
     rfs_scan_likely(store, folder, out);

@@ -52,6 +52,8 @@ bool rfs_inspect_is_name(const char *name);
 int rfs_inspect_rank_file(struct rfs_store *store, const char *folder, char **out,
                           struct rfs_error *err);
 
+/* Returns the step in the name of a save, as rfs_scan_step_of does. */
+int64_t rfs_inspect_step(const char *path);
 /* Adds the files of tensors that are likely wanted of a folder, as rfs_scan_likely does. */
 void rfs_inspect_likely(struct rfs_store *store, const char *folder, struct rfs_path_list *out);
 

@@ -180,13 +180,23 @@ static void offer_converted(struct rfs_advice *advice)
 
 /* ---- kinds of sources ------------------------------------------------------------------------ */
 
+/* Copies the options of views of a run, with the dict that its files have their tensors in. */
+static void add_basis(struct rfs_advice *advice, struct rfs_settings *options)
+{
+    const struct rfs_setting *entry = rfs_settings_last(&advice->model, "entry");
+
+    advice->failed |= rfs_settings_add_all(options, &advice->basis) != 0;
+    if (entry)
+        rfs_advice_pairs(advice, options, RFS_PAIRS("entry", entry->value));
+}
+
 /* Adds the mount of all saves. */
 static void add_follow(struct rfs_advice *advice)
 {
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
 
-    advice->failed |= rfs_settings_add_all(&options, &advice->basis) != 0 ||
-                      rfs_settings_add(&options, "follow", NULL, NULL) != 0;
+    add_basis(advice, &options);
+    advice->failed |= rfs_settings_add(&options, "follow", NULL, NULL) != 0;
     rfs_advice_command(advice, "every save and those that come, each in a folder of its own",
                        "reshardfs", advice->path, MOUNT_POINT, &options);
 }
@@ -197,7 +207,7 @@ static void suggest_saves(struct rfs_advice *advice)
     const struct rfs_error why = advice->why; /* one save is no mistake */
     unsigned saves = 0;
 
-    advice->failed |= rfs_settings_add_all(&options, &advice->basis) != 0;
+    add_basis(advice, &options);
     rfs_advice_pairs(advice, &options, RFS_PAIRS("step", "all"));
     const bool shows = !advice->failed && !rfs_settings_last(&advice->basis, "step") &&
                        advice->list.n < RFS_ADVICE_MOST &&
@@ -401,9 +411,11 @@ static void take_manifest(struct rfs_advice *advice)
     static const struct {
         const char *was, *is;
         bool file;
-    } back[] = {{"dst_strategy", "src_strategy", true},
-                {"dst_rules", "src_rules", false},
-                {"hf_config", "hf_config", true}};
+        const char *with; /* counts beside this option; NULL: in any case */
+    } back[] = {{"dst_strategy", "src_strategy", true, NULL},
+                {"dst_rules", "src_rules", false, NULL},
+                {"dst_ranks", "src_ranks", false, "src_rules"},
+                {"hf_config", "hf_config", true, NULL}};
     RFS_FREE char *path = rfs_path_join(advice->path, RFS_MANIFEST_NAME);
     RFS_CLEANUP(rfs_manifest_free) struct rfs_manifest manifest = {.source = NULL};
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings made = {0};
@@ -416,9 +428,13 @@ static void take_manifest(struct rfs_advice *advice)
         rfs_manifest_read(advice->source.store, path, &manifest, &unused) ||
         rfs_settings_add_text(&made, manifest.options))
         return;
+    const struct rfs_setting *rules = rfs_settings_last(&made, "dst_rules");
+    const bool like = rules && rules->value && strcmp(rules->value, "like source") == 0;
     for (size_t i = 0; i < sizeof back / sizeof *back; i++) {
-        const struct rfs_setting *setting = rfs_settings_last(&made, back[i].was);
+        const struct rfs_setting *setting =
+            rfs_settings_last(&made, like ? back[i].is : back[i].was);
         if (!setting || !setting->value || rfs_settings_last(&advice->basis, back[i].is) ||
+            (back[i].with && !rfs_settings_last(&advice->basis, back[i].with)) ||
             (back[i].file && !rfs_store_there(advice->source.store, setting->value)))
             continue;
         advice->failed |= rfs_settings_add(&advice->basis, back[i].is, setting->value, NULL) != 0;
@@ -727,18 +743,19 @@ static int look(struct rfs_advice *advice, struct rfs_error *err)
 static void offer_run(struct rfs_advice *advice)
 {
     char *const newest = advice->path;
-    const char *step = newest + strlen(newest);
+    const int64_t number = rfs_inspect_step(newest);
     const struct rfs_error before = advice->why;
+    char step[32];
 
-    while (step > newest && step[-1] >= '0' && step[-1] <= '9')
-        step--;
+    snprintf(step, sizeof step, "%" PRId64, number);
     advice->path = advice->run;
     keep_commands(advice, RUN_COMMANDS);
     rfs_settings_free(&advice->basis);
     advice->failed |= rfs_settings_add_all(&advice->basis, &advice->request->options) != 0;
     suggest_saves(advice);
-    rfs_advice_offer(advice, (struct rfs_offer){"one save by its step", "reshardfs", MOUNT_POINT,
-                                                .pairs = RFS_PAIRS("step", step)});
+    if (number >= 0)
+        rfs_advice_offer(advice, (struct rfs_offer){"one save by its step", "reshardfs",
+                                                    MOUNT_POINT, .pairs = RFS_PAIRS("step", step)});
     advice->path = newest;
     advice->why = before;
 }

@@ -146,17 +146,17 @@ static void test_no_series(void **state)
     assert_string_equal(saves_of(s), "0_5 -");
 }
 
-static void test_may_be(void **state)
+static void test_steps_of_names(void **state)
 {
-    static const char *const some[] = {"step-5", "0", "checkpoint_0010", "epoch=1-step=2.ckpt"};
+    static const char *const some[] = {"step-5", "5", "checkpoint_0005", "epoch=1-step=5.ckpt"};
     static const char *const none[] = {"rank_0", "logs", "tmp-step-5",           ".step-5",
                                        "",       "a1b",  "x12345678901234567890"};
 
     (void)state;
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
-        assert_true(rfs_scan_may_be_save(some[i]));
+        assert_int_equal(rfs_scan_step_of(some[i]), 5);
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
-        assert_false(rfs_scan_may_be_save(none[i]));
+        assert_int_equal(rfs_scan_step_of(none[i]), -1);
 }
 
 /* A source by itself is never followed: no save comes beside it. */
@@ -181,10 +181,10 @@ static void test_may_come(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_trainer),       TEST(test_one_series),
-        TEST(test_numbers_alone), TEST(test_rank_folders_in_each),
-        TEST(test_lightning),     TEST(test_no_series),
-        TEST(test_may_be),        TEST(test_may_come),
+        TEST(test_trainer),        TEST(test_one_series),
+        TEST(test_numbers_alone),  TEST(test_rank_folders_in_each),
+        TEST(test_lightning),      TEST(test_no_series),
+        TEST(test_steps_of_names), TEST(test_may_come),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
