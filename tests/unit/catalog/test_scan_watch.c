@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the watch on a run's folder hears, without a look at it. */
-#include "tests/unit/store/tree.h"
 #include "catalog/scan/watch.h"
+#include "tests/unit/store/tree.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
