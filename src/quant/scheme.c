@@ -379,11 +379,20 @@ static int read_file(struct rfs_store *store, const char *path, enum rfs_dtype t
                ?: read_text(path, text, n, to, out, err);
 }
 
+#define BESIDE "hf_quant_config.json"
+
+bool rfs_quant_scheme_is_beside(struct rfs_store *store, const char *folder)
+{
+    RFS_FREE char *path = rfs_path_join(folder, BESIDE);
+
+    return path && rfs_store_there(store, path);
+}
+
 int rfs_quant_scheme_find(struct rfs_store *store, const char *folder, const char *given,
                           enum rfs_dtype to, struct rfs_quant_scheme **out, struct rfs_error *err)
 {
     RFS_FREE char *config = given ? strdup(given) : rfs_path_join(folder, "config.json");
-    RFS_FREE char *beside = rfs_path_join(folder, "hf_quant_config.json");
+    RFS_FREE char *beside = rfs_path_join(folder, BESIDE);
     int rc = 0;
 
     *out = NULL;

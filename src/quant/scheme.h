@@ -55,6 +55,8 @@ struct rfs_quant_scheme {
  */
 int rfs_quant_scheme_find(struct rfs_store *store, const char *folder, const char *given,
                           enum rfs_dtype to, struct rfs_quant_scheme **out, struct rfs_error *err);
+/* Says whether FOLDER has the file of ModelOpt, beside a config.json that may say nothing. */
+bool rfs_quant_scheme_is_beside(struct rfs_store *store, const char *folder);
 /*
  * Makes the scheme of files whose dtypes say all; PATH is for messages. NULL when out of memory.
  */

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "survey/rules_report.h"
 
+#include "base/cleanup.h"
+#include "base/store.h"
 #include "plan/by_rules.h"
+#include "quant/scheme.h"
 #include "reshard.h"
 #include "rules/hf_config.h"
 #include "rules/rules.h"
@@ -120,7 +123,9 @@ int rfs_inspect_model(struct rfs_store *store, const char *path, struct rfs_insp
         return rc;
     const struct rfs_hf_value *type = rfs_hf_config_find(config, "model_type");
     const bool typed = type && type->kind == RFS_HF_TEXT;
-    out->quantized = rfs_hf_config_quantization(config, &cuts);
+    RFS_FREE char *folder = rfs_store_folder(path);
+    out->quantized = rfs_hf_config_quantization(config, &cuts) ||
+                     (folder && rfs_quant_scheme_is_beside(store, folder));
     out->type = typed ? strdup(type->text) : NULL;
     rfs_hf_config_free(config);
     return typed && !out->type ? rfs_fail_memory(err) : 0;

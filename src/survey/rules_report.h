@@ -24,8 +24,8 @@ int rfs_inspect_shipped(int (*each)(void *ctx, const struct rfs_inspect_shipped 
 
 /* What the config.json of a model says. */
 struct rfs_inspect_model {
-    char *type; /* model_type; owned; NULL: none */
-    bool quantized;
+    char *type;     /* model_type; owned; NULL: none */
+    bool quantized; /* its weights are, by the config or the file of ModelOpt beside it */
 };
 /* Reads a config. 0, or -errno with *err filled; *out is empty then, else to be freed. */
 int rfs_inspect_model(struct rfs_store *store, const char *path, struct rfs_inspect_model *out,

@@ -329,6 +329,21 @@ def hf_fp8():
     return "m", truth
 
 
+@layout("ModelOpt, FP8 that config.json says nothing of", says=["dequantize", "convert=llama,"])
+def hf_modelopt():
+    stored, truth = {}, {}
+    for name, tensor in llama().items():
+        stored[name] = truth[name] = tensor
+        if "proj" in name:
+            scale = torch.tensor(0.25)
+            codes = (torch.arange(tensor.numel()) % 0x70).to(torch.uint8).view(torch.float8_e4m3fn).reshape(tensor.shape)
+            stored[name], stored[f"{name}_scale"], stored[f"{name[:-6]}input_scale"] = codes, scale, torch.tensor(1.0)
+            truth[name] = (codes.float() * scale).to(torch.bfloat16)
+    hf("m", "llama", stored)
+    text("m/hf_quant_config.json", {"producer": {"name": "modelopt", "version": "0.29"}, "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": None}})
+    return "m", truth
+
+
 @layout("FP8 in blocks, of a type without rules", says=["dequantize", "there are some for"])
 def hf_fp8_other_type():
     stored, truth = fp8(llama())

@@ -62,9 +62,12 @@ static int fail_name(const struct rfs_source_spec *spec, struct rfs_error *err)
 {
     char endings[RFS_FORMAT_ENDINGS_TEXT];
     char remedy[RFS_FORMAT_ENDINGS_TEXT + 32];
+    enum rfs_weight_map_style style;
+    const bool map = rfs_safetensors_map_style(rfs_path_name(spec->path), &style);
 
     snprintf(remedy, sizeof remedy, "a %s file, or a folder", rfs_format_endings(true, endings));
-    const int rc = rfs_fail(err, -EINVAL, RFS_IN(spec->path), remedy,
+    const int rc = rfs_fail(err, -EINVAL, RFS_IN(spec->path),
+                            map ? "the folder that this index is in" : remedy,
                             "the source is not a checkpoint by its name");
     return rfs_scan_foreign(spec->store, spec->path, rc, err);
 }

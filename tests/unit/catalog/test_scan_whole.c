@@ -167,6 +167,9 @@ static void test_one_file(void **state)
     put_text(s, "text", "nothing of these");
     s->spec.path = tree_path(&s->tree, "text");
     REFUSED(s, -EINVAL, "text: the source is not a checkpoint by its name");
+    put(s, "model.safetensors.index.fp16.json");
+    s->spec.path = tree_path(&s->tree, "model.safetensors.index.fp16.json");
+    REFUSED(s, -EINVAL, "not a checkpoint by its name; try: the folder that this index is in");
     assert_int_equal(mkfifo(tree_path(&s->tree, "f.ckpt"), 0644), 0);
     s->spec.path = tree_path(&s->tree, "f.ckpt");
     REFUSED(s, -ENOTDIR, "neither a folder nor a file");
