@@ -13,6 +13,7 @@ from setuptools.command.build_py import build_py
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parent
 SONAME = "libreshard.so.1"
+MACHINES = {b"\x3e\0": "x86_64", b"\xb7\0": "aarch64"}  # the field e_machine, of little-endian processors
 PLATFORM = os.environ.get("RESHARD_WHEEL")
 
 
@@ -34,6 +35,14 @@ class build_with_library(build_py):
             shutil.copy(library, package / SONAME)
 
 
+def platform_of(library):
+    """Where a library runs: on this machine, or, by its ELF header, on another one that it was built for."""
+    here = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    with open(library, "rb") as file:
+        machine = MACHINES.get(file.read(20)[18:])
+    return f"linux_{machine}" if machine and here.startswith("linux_") else here
+
+
 def shared_files():
     """Manual pages, completions and conversion rules: (folder below the prefix, files)."""
     files = sorted(path.relative_to(HERE) for path in (HERE / "share").rglob("*") if path.is_file())
@@ -41,6 +50,6 @@ def shared_files():
             for folder in sorted({path.parent for path in files})]
 
 
-platform = PLATFORM or (sysconfig.get_platform().replace("-", "_").replace(".", "_") if built_library() else None)
+platform = PLATFORM or (platform_of(built_library()) if built_library() else None)
 setup(cmdclass={"build_py": build_with_library}, data_files=shared_files(),
       options={"bdist_wheel": {"plat_name": platform, "python_tag": "py3"}} if platform else {})

@@ -198,16 +198,25 @@ portable_libraries() {
     done
 }
 
+# portable_here TREE FOLDER: builds the sources in TREE for this machine, in FOLDER, as its programs make the manual pages
+portable_here() {
+    top=$1 configure_in "$2" --disable-shared --enable-static CFLAGS=-O0 && make -C "$2" -j "$jobs" man_MANS=
+}
+
 # portable_install ARCH TREE FOLDER: builds the sources in TREE against the libraries, and installs them below FOLDER
 portable_install() {
-    local arch=$1 tree=$2 folder=$3
+    local arch=$1 tree=$2 folder=$3 here=()
 
+    if [ "$arch" != "$(uname -m)" ]; then
+        portable_here "$tree" "$folder.here" || return 1
+        here=("RESHARD_HERE=$folder.here/reshard" "RESHARDFS_HERE=$folder.here/reshardfs")
+    fi
     (
         cd "$tree" && export PATH=$tools:$PATH && top=$tree bootstrap &&
             PKG_CONFIG='pkg-config --static' PKG_CONFIG_LIBDIR=$root/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root \
                 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 \
                 ./configure --host="$host" --prefix=/usr --disable-dependency-tracking CC=cc AR=ar RANLIB=ranlib \
-                CFLAGS='-O2 -g0' LDFLAGS=-Wl,-s &&
+                CFLAGS='-O2 -g0' LDFLAGS=-Wl,-s "${here[@]}" &&
             make -j "$jobs" && make DESTDIR="$folder" install
     )
 }
@@ -226,6 +235,11 @@ portable_notices() {
         { echo "$name $(cat "$root/built/$name"), in source form: Debian's package of that name and version" && echo &&
             cat "$portable_cache/sources/$name/debian/copyright"; } >"$1/$name"
     done
+}
+
+# portable_machine PROGRAM: the processor that its ELF header names
+portable_machine() {
+    readelf -h "$1" | sed -n 's/^ *Machine: *//p' | sed 's/^Advanced Micro Devices X86-64$/x86_64/; s/^AArch64$/aarch64/'
 }
 
 # portable_audit ARCH WHEEL: fails unless the wheel runs wherever its name says
