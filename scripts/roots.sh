@@ -7,6 +7,11 @@
 # Debian 13 with all that make check and the mounts need, and a user named newcomer.
 trixie_root=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/debian-13
 trixie_packages=("${build_packages[@]}" acl openssl passwd python3 python3-numpy python3-venv strace)
+# The libraries for aarch64 below ours, of the release that has the cross compiler, as files in "root", and an emulator.
+arm64_root=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/debian-12-arm64
+arm64_packages=(libc6-dev libgcc-s1 libxxhash-dev libprotobuf-c-dev libcjson-dev zlib1g-dev libzstd-dev libssl-dev
+    libcurl4-openssl-dev libfuse3-dev libseccomp-dev libcmocka-dev)
+
 # debian_mirror: the first of this machine's that has Debian itself
 debian_mirror() {
     cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
@@ -72,6 +77,18 @@ fill_trixie_root() {
     fill_root "$1" trixie --include="${names// /,}" && chroot "$1" useradd --uid 64123 --create-home --shell /bin/bash newcomer
 }
 
+# Symbolic links in the root are relative ones, as a linker follows them. The emulator is that of Debian 13, a static program.
+fill_arm64_root() {
+    local names=${arm64_packages[*]} link
+
+    fill_root "$1/qemu" trixie --variant=extract --include=qemu-user && mv "$1/qemu/usr/bin/qemu-aarch64" "$1/" &&
+        rm -rf --one-file-system "$1/qemu" &&
+        fill_root "$1/root" bookworm --variant=extract --architectures=arm64 --include="${names// /,}" || return 1
+    find "$1/root/usr/lib/aarch64-linux-gnu" -lname '/*' | while IFS= read -r link; do
+        ln -sfnr "$1/root$(readlink "$link")" "$link" || return 1
+    done
+}
+
 # make_root FOLDER RELEASE FILL WORD...: none where it can't be made; who needs it says why
 make_root() {
     local folder=$1 release=$2 fill=$3
@@ -86,4 +103,8 @@ make_root() {
 make_trixie_root() {
     ! no_fuse && ! no_devices || return 0
     make_root "$trixie_root" trixie fill_trixie_root "${trixie_packages[@]}"
+}
+
+make_arm64_root() {
+    make_root "$arm64_root" bookworm fill_arm64_root "${arm64_packages[@]}"
 }
