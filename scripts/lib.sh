@@ -92,10 +92,12 @@ quantized_torch_version=2.15.0
 compressed_tensors_version=0.20.0
 gguf_version=0.19.0
 modelopt_version=0.47.0
+gptqmodel_version=7.7.0
+mlx_version=0.32.4
 accelerate_version=1.15.0
 loguru_version=0.7.3
 psutil_version=7.2.2
-quantized_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/quantized-$compressed_tensors_version-$modelopt_version
+quantized_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/quantized-$compressed_tensors_version-$modelopt_version-$gptqmodel_version-$mlx_version
 
 say() {
     printf '%s\n' "$*"
@@ -359,8 +361,10 @@ fill_quantized_venv() {
         "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
             "compressed-tensors==$compressed_tensors_version" "accelerate==$accelerate_version" "gguf==$gguf_version" \
             "nvidia-modelopt==$modelopt_version" omegaconf "antlr4-python3-runtime==4.9.*" pulp scipy requests urllib3 idna certifi \
-            charset_normalizer nvidia-ml-py &&
-        HF_HUB_OFFLINE=1 "$1/bin/python" -c 'import compressed_tensors, gguf, modelopt.torch.quantization.qtensor, transformers
+            charset_normalizer nvidia-ml-py "mlx==$mlx_version" "mlx-cpu==$mlx_version" defuser device-smi dill logbar pillow pypcre \
+            threadpoolctl tokenicer torchao &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps "gptqmodel==$gptqmodel_version" &&
+        HF_HUB_OFFLINE=1 "$1/bin/python" -c 'import compressed_tensors, gguf, gptqmodel.nn_modules.qlinear.torch, mlx.core, modelopt.torch.quantization.qtensor, transformers
 transformers.AutoModelForCausalLM'
 }
 
@@ -374,7 +378,7 @@ make_quantized_venv() {
     fi
     make_other_torch_venv "$quantized_torch_version" "$python" &&
         make_venv "$quantized_venv" none \
-            "compressed-tensors $compressed_tensors_version transformers $current_transformers_version torch $quantized_torch_version gguf $gguf_version modelopt $modelopt_version" \
+            "compressed-tensors $compressed_tensors_version transformers $current_transformers_version torch $quantized_torch_version gguf $gguf_version modelopt $modelopt_version gptqmodel $gptqmodel_version mlx $mlx_version" \
             fill_quantized_venv
 }
 

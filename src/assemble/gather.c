@@ -131,12 +131,12 @@ static int note_quantized(const struct job *job, uint64_t size, uint64_t offset)
 {
     const struct rfs_block *block = job->block;
     const struct rfs_quant *quant = block->content.quant;
-    const uint64_t from = file_offset(block, offset);
     struct rfs_quant_range sides[RFS_QUANT_SIDES];
     const unsigned n = rfs_quant_sides(quant, size, block->src + offset, sides);
-    const uint64_t to =
-        block->content.offset + rfs_quant_code_end(quant, block->src + offset + size - 1);
-    int rc = note_range(job, block->file, from, to - from);
+    uint64_t from, to;
+
+    rfs_quant_codes(quant, size, block->src + offset, &from, &to);
+    int rc = note_range(job, block->file, block->content.offset + from, to - from);
 
     for (unsigned i = 0; rc == 0 && i < n; i++)
         rc = note_range(job, sides[i].file, sides[i].from, sides[i].to - sides[i].from);

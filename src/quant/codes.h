@@ -11,7 +11,9 @@ enum rfs_quant_code {
     RFS_QUANT_E4M3,   /* Float8E4M3FN */
     RFS_QUANT_INT8,   /* signed */
     RFS_QUANT_UINT8,  /* with 128 added */
-    RFS_QUANT_UINT4,  /* with 8 added; the low half of a byte is first, as in all of 4 bits */
+    RFS_QUANT_PLAIN8, /* as it is */
+    RFS_QUANT_PLAIN4, /* as it is; the low half of a byte is first, as in all of 4 bits */
+    RFS_QUANT_UINT4,  /* with 8 added */
     RFS_QUANT_E2M1,   /* 4 bits: 0 0.5 1 1.5 2 3 4 6, and negative ones */
     RFS_QUANT_E2M1_0, /* the same, but that the negative zero is a positive one */
     RFS_QUANT_E2M1_2, /* twice E2M1 */
@@ -35,6 +37,18 @@ enum rfs_quant_zero {
     RFS_QUANT_Z_INT8,  /* one for each scale */
     RFS_QUANT_Z_UINT8, /* with 128 added; 4 rows share a word of 32 bits */
     RFS_QUANT_Z_UINT4, /* with 8 added; 8 rows share a word */
+    /* Numbers of the scales' type that are added to products, which are rounded to it before. */
+    RFS_QUANT_Z_PLUS,
+    RFS_QUANT_Z_PLUS_WIDE, /* the same, but that products are not rounded before */
+    RFS_QUANT_Z_WORDS,     /* in words along the columns, in the bits and the order of codes */
+    RFS_QUANT_Z_WORDS_1,   /* the same, to which words with 1 in the place of each are added */
+};
+
+/* Where the codes of a row are. */
+enum rfs_quant_order {
+    RFS_QUANT_O_ROW,  /* one behind the other */
+    RFS_QUANT_O_AWQ,  /* in words; of 4 bits, column K of 8 is code 0 4 1 5 2 6 3 7 [K] of a word */
+    RFS_QUANT_O_DOWN, /* in a word for each column, which rows that follow each other share */
 };
 
 /* A quantized weight. Interned as these bytes, so padding is zero. */
@@ -45,7 +59,9 @@ struct rfs_quant {
     uint64_t grid_cols; /* scales in a row of blocks */
     uint64_t scales;    /* where the scales begin in their file */
     uint64_t zeros;     /* where the zero points do */
-    uint32_t scale_file, zero_file;
+    uint64_t indices;   /* where the rows' numbers of rows of the grid begin, each an Int32 */
+    uint64_t grid_rows; /* if there are such numbers; else 0 */
+    uint32_t scale_file, zero_file, index_file;
     float whole;   /* the scale of the whole weight, for S_E4M3 and S_E4M3_BY */
     uint8_t block; /* enum rfs_dtype of blocks that have the scales in them; 0: they are apart */
     uint8_t code;  /* enum rfs_quant_code */
@@ -53,7 +69,8 @@ struct rfs_quant {
     uint8_t zero;  /* enum rfs_quant_zero */
     uint8_t round; /* enum rfs_dtype to which products are rounded first; Float32: they are not */
     uint8_t to;    /* enum rfs_dtype of the numbers: BFloat16 or Float32 */
-    uint8_t pad[6];
+    uint8_t order; /* enum rfs_quant_order; O_AWQ and O_DOWN: there is a scale for each column */
+    uint8_t pad[1];
 };
 
 /* Returns the bytes of a block of block_cols codes that has its scales in it; 0: there are none. */
@@ -65,5 +82,17 @@ static inline uint32_t rfs_quant_block_bytes(const struct rfs_quant *quant)
 /* Returns the bits of a code that is in no such block. */
 static inline uint32_t rfs_quant_code_bits(const struct rfs_quant *quant)
 {
-    return quant->code >= RFS_QUANT_UINT4 ? 4 : 8;
+    return quant->code >= RFS_QUANT_PLAIN4 ? 4 : 8;
+}
+
+/* Says whether each column has a scale and a zero point of its own in a row of the grid. */
+static inline bool rfs_quant_is_by_column(const struct rfs_quant *quant)
+{
+    return quant->zero >= RFS_QUANT_Z_WORDS;
+}
+
+/* Says whether a number is added to each product. */
+static inline bool rfs_quant_is_affine(const struct rfs_quant *quant)
+{
+    return quant->zero == RFS_QUANT_Z_PLUS || quant->zero == RFS_QUANT_Z_PLUS_WIDE;
 }

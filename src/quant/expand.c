@@ -94,6 +94,14 @@ static void decode(const struct rfs_quant *quant, const unsigned char *codes, ui
         for (size_t i = 0; i < n; i++)
             values[i] = (float)(codes[at + i] - 128) - zero;
         break;
+    case RFS_QUANT_PLAIN8:
+        for (size_t i = 0; i < n; i++)
+            values[i] = (float)codes[at + i] - zero;
+        break;
+    case RFS_QUANT_PLAIN4:
+        for (size_t i = 0; i < n; i++)
+            values[i] = (float)nibble(codes, at + i) - zero;
+        break;
     case RFS_QUANT_UINT4:
         for (size_t i = 0; i < n; i++)
             values[i] = (float)(nibble(codes, at + i) - 8) - zero;
@@ -147,36 +155,81 @@ static inline float round_f16(float value)
     return of_bits((rounded >= 0x47800000 ? 0x7f800000 : rounded) | (bits & 0x80000000));
 }
 
+/* Rounds a block of numbers to the type that products are rounded to first. */
+static void round_first(const struct rfs_quant *quant, float *values)
+{
+    if (quant->round == RFS_FLOAT16)
+        for (size_t i = 0; i < BLOCK; i++)
+            values[i] = round_f16(values[i]);
+    if (quant->round == RFS_BFLOAT16)
+        for (size_t i = 0; i < BLOCK; i++)
+            values[i] = of_bits((uint32_t)to_bf16(values[i]) << 16);
+}
+
+/* Writes M numbers of a block, which may be changed. */
+static void write_numbers(const struct rfs_quant *quant, unsigned char *dst, float *values,
+                          size_t m)
+{
+    uint16_t narrow[BLOCK];
+
+    if (quant->round == RFS_FLOAT16 || quant->to != RFS_BFLOAT16)
+        round_first(quant, values);
+    if (quant->to == RFS_BFLOAT16) {
+        for (size_t i = 0; i < BLOCK; i++)
+            narrow[i] = to_bf16(values[i]);
+        memcpy(dst, narrow, m * sizeof *narrow);
+    } else {
+        unite_nans(values, BLOCK);
+        memcpy(dst, values, m * sizeof *values);
+    }
+}
+
 void rfs_quant_expand_portably(const struct rfs_quant *quant, unsigned char *dst,
                                const unsigned char *codes, uint64_t at, size_t n, float scale,
                                float zero)
 {
-    const bool narrows = quant->to == RFS_BFLOAT16 || quant->round == RFS_BFLOAT16;
+    const bool affine = rfs_quant_is_affine(quant);
     float values[BLOCK] = {0};
-    uint16_t narrow[BLOCK];
 
     for (size_t m; n > 0; n -= m, at += m) {
         m = n < BLOCK ? n : BLOCK;
-        decode(quant, codes, at, m, zero, values);
+        decode(quant, codes, at, m, affine ? 0 : zero, values);
         for (size_t i = 0; i < BLOCK; i++)
             values[i] *= scale;
-        if (quant->round == RFS_FLOAT16)
-            for (size_t i = 0; i < BLOCK; i++)
-                values[i] = round_f16(values[i]);
-        if (narrows)
-            for (size_t i = 0; i < BLOCK; i++)
-                narrow[i] = to_bf16(values[i]);
-        if (narrows && quant->to != RFS_BFLOAT16)
-            for (size_t i = 0; i < BLOCK; i++)
-                values[i] = of_bits((uint32_t)narrow[i] << 16);
-        if (quant->to == RFS_BFLOAT16)
-            memcpy(dst, narrow, m * sizeof *narrow);
-        else {
-            unite_nans(values, BLOCK);
-            memcpy(dst, values, m * sizeof *values);
-        }
+        if (quant->zero == RFS_QUANT_Z_PLUS)
+            round_first(quant, values);
+        for (size_t i = 0; affine && i < BLOCK; i++)
+            values[i] += zero;
+        write_numbers(quant, dst, values, m);
         dst += m * rfs_dtype_bytes((enum rfs_dtype)quant->to);
     }
+}
+
+void rfs_quant_expand_columns(const struct rfs_quant *quant, unsigned char *dst,
+                              const unsigned char *codes, size_t n, const float *scales,
+                              const float *zeros)
+{
+    float values[BLOCK] = {0};
+
+    for (size_t m; n > 0; n -= m, codes += m, scales += m, zeros += m) {
+        m = n < BLOCK ? n : BLOCK;
+        if (m == BLOCK)
+            for (size_t i = 0; i < BLOCK; i++)
+                values[i] = ((float)codes[i] - zeros[i]) * scales[i];
+        else
+            for (size_t i = 0; i < m; i++)
+                values[i] = ((float)codes[i] - zeros[i]) * scales[i];
+        write_numbers(quant, dst, values, m);
+        dst += m * rfs_dtype_bytes((enum rfs_dtype)quant->to);
+    }
+}
+
+void rfs_quant_expand_all(const struct rfs_quant *quant, float scale, float zero,
+                          unsigned char numbers[32])
+{
+    static const unsigned char codes[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
+
+    rfs_quant_expand_portably(quant, numbers, codes, 0, 16, scale, zero);
 }
 
 /* Expands N codes of one scale. */

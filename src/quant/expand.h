@@ -33,6 +33,13 @@ static inline size_t rfs_quant_block_end(const struct rfs_quant *quant,
  */
 void rfs_quant_expand_row(const struct rfs_quant *quant, unsigned char *dst,
                           const struct rfs_quant_row *row);
+/* Expands N codes, each in a byte, that have a scale and a zero point each. */
+void rfs_quant_expand_columns(const struct rfs_quant *quant, unsigned char *dst,
+                              const unsigned char *codes, size_t n, const float *scales,
+                              const float *zeros);
+/* Gives the BFloat16 of all 16 codes of 4 bits with one scale: a table for expand_x86.c. */
+void rfs_quant_expand_all(const struct rfs_quant *quant, float scale, float zero,
+                          unsigned char numbers[32]);
 /* The most numbers and bytes of a block with the scales in it. */
 #define RFS_QUANT_BLOCK_MOST 256
 #define RFS_QUANT_BLOCK_BYTES 210

@@ -303,7 +303,7 @@ size_t rfs_quant_expand_vectors(const struct rfs_quant *quant, unsigned char *ds
     const bool whole = quant->code == RFS_QUANT_INT8 || quant->code == RFS_QUANT_UINT8 ||
                        quant->code == RFS_QUANT_UINT4;
 
-    if (n < STEP || quant->round == RFS_FLOAT16 || (halves && at % 2 != 0) ||
+    if (!fns[quant->code] || n < STEP || quant->round == RFS_FLOAT16 || (halves && at % 2 != 0) ||
         !__builtin_isfinite(scale))
         return 0;
     return fns[quant->code](quant, dst, codes + (halves ? at / 2 : at), n, scale, whole ? zero : 0);

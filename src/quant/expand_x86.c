@@ -142,7 +142,7 @@ RFS_INLINE size_t expand(enum rfs_quant_code code, bool plain, const struct rfs_
     size_t i = 0;
 
     for (; i + STEP <= n; i += STEP) {
-        const __m128i bytes = code >= RFS_QUANT_UINT4
+        const __m128i bytes = code >= RFS_QUANT_PLAIN4
                                   ? nibbles(codes + i / 2)
                                   : _mm_loadu_si128((const __m128i_u *)(codes + i));
         __m256 a, b; /* numbers 0 to 3 and 8 to 11, and the others */
@@ -199,7 +199,7 @@ size_t rfs_quant_expand_vectors(const struct rfs_quant *quant, unsigned char *ds
     const bool shifted = quant->code == RFS_QUANT_UINT4 && zero != 0;
     expand_fn *const fn = shifted ? expand_uint4_zero : fns[quant->code];
 
-    if (n < STEP || quant->round == RFS_FLOAT16 || (halves && at % 2 != 0) ||
+    if (!fn || n < STEP || quant->round == RFS_FLOAT16 || (halves && at % 2 != 0) ||
         !__builtin_isfinite(scale) || !rfs_processor_has_avx2())
         return 0;
     return fn(quant, dst, codes + (halves ? at / 2 : at), n, scale, zero);
@@ -250,6 +250,20 @@ RFS_INLINE void make_tables(enum rfs_quant_code code, float scale, float zero, _
     *high = _mm256_permute4x64_epi64(bytes, 0xdd);
 }
 
+/* Makes the tables of any codes of 4 bits. */
+RFS_INLINE void split_tables(const struct rfs_quant *quant, float scale, float zero, __m256i *low,
+                             __m256i *high)
+{
+    unsigned char numbers[32];
+
+    rfs_quant_expand_all(quant, scale, zero, numbers);
+    const __m256i words = _mm256_loadu_si256((const __m256i_u *)numbers);
+    const __m256i bytes = _mm256_packus_epi16(_mm256_and_si256(words, _mm256_set1_epi16(0xff)),
+                                              _mm256_srli_epi16(words, 8));
+    *low = _mm256_permute4x64_epi64(bytes, 0x88);
+    *high = _mm256_permute4x64_epi64(bytes, 0xdd);
+}
+
 /* Says whether products with a scale are those of a table. */
 static bool fits_table(enum rfs_quant_code code, float scale)
 {
@@ -257,7 +271,7 @@ static bool fits_table(enum rfs_quant_code code, float scale)
 
     /* Powers of 2 may be left out of products only while neither is subnormal nor infinite. */
     return code == RFS_QUANT_E4M3 ? size >= 0x1p-100F && size <= 0x1p100F
-                                  : __builtin_isfinite(scale);
+                                  : code == RFS_QUANT_PLAIN4 || __builtin_isfinite(scale);
 }
 
 /*
@@ -318,7 +332,7 @@ RFS_INLINE bool look_up_e4m3(unsigned char *dst, const unsigned char *codes, __m
 RFS_INLINE size_t by_tables(enum rfs_quant_code code, const struct rfs_quant *quant,
                             unsigned char *dst, const struct rfs_quant_row *row, size_t i)
 {
-    const bool halves = code >= RFS_QUANT_UINT4;
+    const bool halves = code >= RFS_QUANT_PLAIN4;
     size_t k = rfs_quant_block_at(quant, row, i);
     size_t end = rfs_quant_block_end(quant, row, k);
 
@@ -329,7 +343,11 @@ RFS_INLINE size_t by_tables(enum rfs_quant_code code, const struct rfs_quant *qu
         __m256i low, high;
         if (stop - i < TABLE_STEP || (halves && at % 2 != 0) || !fits_table(code, row->scales[k]))
             return i;
-        make_tables(code, row->scales[k], row->zeros ? row->zeros[k] : 0, &low, &high);
+        const float zero = row->zeros ? row->zeros[k] : 0;
+        if (code == RFS_QUANT_PLAIN4)
+            split_tables(quant, row->scales[k], zero, &low, &high);
+        else
+            make_tables(code, row->scales[k], zero, &low, &high);
         for (; i + TABLE_STEP <= stop; i += TABLE_STEP) {
             if (halves)
                 look_up_4(dst + 2 * i, codes, low, high);
@@ -349,6 +367,8 @@ RFS_AVX2 static size_t table_of(const struct rfs_quant *quant, unsigned char *ds
     switch ((enum rfs_quant_code)quant->code) {
     case RFS_QUANT_E4M3:
         return by_tables(RFS_QUANT_E4M3, quant, dst, row, from);
+    case RFS_QUANT_PLAIN4:
+        return by_tables(RFS_QUANT_PLAIN4, quant, dst, row, from);
     case RFS_QUANT_UINT4:
         return by_tables(RFS_QUANT_UINT4, quant, dst, row, from);
     case RFS_QUANT_E2M1:
@@ -365,9 +385,10 @@ RFS_AVX2 static size_t table_of(const struct rfs_quant *quant, unsigned char *ds
 size_t rfs_quant_expand_tables(const struct rfs_quant *quant, unsigned char *dst,
                                const struct rfs_quant_row *row, size_t from)
 {
-    return quant->to == RFS_BFLOAT16 && quant->round != RFS_FLOAT16 && rfs_processor_has_avx2()
-               ? table_of(quant, dst, row, from)
-               : from;
+    const bool fits = quant->to == RFS_BFLOAT16 &&
+                      (quant->round != RFS_FLOAT16 || quant->code == RFS_QUANT_PLAIN4);
+
+    return fits && rfs_processor_has_avx2() ? table_of(quant, dst, row, from) : from;
 }
 
 #endif

@@ -17,6 +17,9 @@
  *                   X.weight_packed U8 [M, N/2]   X.weight_scale      X.weight_global_scale,
  *                                                                     X.input_global_scale
  *     mxfp4         P_blocks U8 [E, O, I/32, 16]  P_scales
+ *     gptq          X.qweight  I32 [I·b/32, O]    X.scales [G, O]     X.qzeros, X.g_idx
+ *     awq           X.qweight  I32 [I, O·b/32]    X.scales [I/g, O]   X.qzeros
+ *     mlx           X.weight   U32 [M, N·b/32]    X.scales [M, N/g]   X.biases; metal: X.qbiases
  *     blocks        Q4_K and so on, any name      in it
  */
 #include "quant/quant.h"
@@ -27,10 +30,13 @@
 #include "base/text.h"
 #include "base/vec.h"
 
+#include <assert.h>
+
 #define REMEDY_SAVE "the files of one save; or without dequantize"
 #define REMEDY_CONFIG "hf_config= with the config.json of this checkpoint; or without dequantize"
 #define NOT_READ "without dequantize; or the model in bfloat16"
 #define SHAPE_TEXT RFS_DIMS_TEXT(RFS_MAX_DIMS)
+#define TAIL_MOST 32 /* bytes of a tail that is looked for */
 #define MX_GROUP 32
 #define NV_GROUP 16
 
@@ -88,6 +94,7 @@ struct pairing {
     const struct rfs_index *index;
     struct rfs_error *err;
     struct fate *fates;           /* [index->n] */
+    char *name;                   /* room for the longest name with another tail */
     RFS_VEC(struct value) values; /* by entry */
     size_t weights;
 };
@@ -95,6 +102,7 @@ struct pairing {
 static void pairing_end(struct pairing *pairing)
 {
     free(pairing->fates);
+    free(pairing->name);
     free(pairing->values.data);
 }
 
@@ -135,14 +143,29 @@ static size_t stem_of(const char *name, const char *tail)
     return n > m && strcmp(name + n - m, tail) == 0 ? n - m : 0;
 }
 
+/* Makes the room for names with other tails. */
+static bool make_room(struct pairing *p)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; i < p->index->n; i++) {
+        const size_t length = strlen(name_of(p, &p->index->entries[i]));
+        most = length > most ? length : most;
+    }
+    p->name = malloc(most + TAIL_MOST);
+    return p->name != NULL;
+}
+
 /* Returns the entry with a name of the same STEM characters as NAME, and TAIL behind them. */
 static const struct rfs_entry *beside(const struct pairing *p, const char *name, size_t stem,
                                       const char *tail)
 {
-    RFS_FREE char *other = rfs_text_printf("%.*s%s", (int)stem, name, tail);
-    const uint32_t id =
-        other ? rfs_intern_find(p->source->tables->names, other, strlen(other)) : RFS_NO_ID;
+    const size_t length = strlen(tail);
 
+    assert(length <= TAIL_MOST);
+    memcpy(p->name, name, stem);
+    memcpy(p->name + stem, tail, length);
+    const uint32_t id = rfs_intern_find(p->source->tables->names, p->name, stem + length);
     return id == RFS_NO_ID ? NULL : rfs_index_find(p->index, id);
 }
 
@@ -247,6 +270,14 @@ static bool set_scale(const struct pairing *p, struct weight *weight)
     }
 }
 
+/* Leaves out what belongs to a weight and is for activations. */
+static void consume_activations(const struct pairing *p, const struct weight *weight)
+{
+    for (size_t i = 0; i < N_PARTS; i++)
+        if (parts[i].activation)
+            consume(p, name_of(p, weight->codes), weight->stem, parts[i].tail + 1);
+}
+
 /* Adds a weight that is complete, as tensor NAME of that shape. */
 static int add_shaped(struct pairing *p, struct weight *weight, const char *name, size_t length,
                       uint32_t ndim, const uint64_t *dims)
@@ -289,9 +320,7 @@ static int add_weight(struct pairing *p, struct weight *weight)
     RFS_FREE char *shown = rfs_text_printf("%.*sweight", (int)weight->stem, name);
 
     consume(p, name, weight->stem, "weight_shape");
-    for (size_t i = 0; i < N_PARTS; i++)
-        if (parts[i].activation)
-            consume(p, name, weight->stem, parts[i].tail + 1);
+    consume_activations(p, weight);
     return shown ? add_shaped(p, weight, shown, strlen(shown), 2, dims) : rfs_fail_memory(p->err);
 }
 
@@ -772,6 +801,174 @@ static int pair_mxfp4(struct pairing *p, const struct rfs_entry *entry)
     return add_shaped(p, &weight, name, stem, 3, dims);
 }
 
+/* ---- gptq and awq ---------------------------------------------------------------------------- */
+
+static bool is_words(const struct rfs_type *type, uint64_t rows, uint64_t cols)
+{
+    return type->dtype == RFS_INT32 && has_shape(type, rows, cols);
+}
+
+/*
+ * Sets codes of BITS bits, with a scale and a zero point for each of COLS columns in each of GROUPS
+ * rows, of ROWS rows in all. False if they do not fit.
+ */
+static bool set_columns(const struct pairing *p, struct weight *weight, uint32_t bits,
+                        uint64_t rows)
+{
+    const struct rfs_quant_scheme *scheme = p->source->scheme;
+    const struct rfs_type *codes = type_of(p, weight->codes);
+    const struct rfs_type *scales = type_of(p, weight->scales);
+    const uint64_t groups = scales->dims[0];
+    const uint64_t cols = scales->dims[1];
+    const uint64_t each = 32 / bits;
+    const bool down = scheme->method == RFS_QUANT_GPTQ;
+    const uint64_t size = scheme->group_size ? scheme->group_size : rfs_max_u64(rows, 1);
+
+    if (scales->ndim != 2 || codes->ndim != 2 ||
+        !is_words(type_of(p, weight->zeros), groups, rfs_ceil_u64(cols, each)) ||
+        !(down ? is_words(codes, rfs_ceil_u64(rows, each), cols)
+               : is_words(codes, rows, rfs_ceil_u64(cols, each))) ||
+        (!scheme->mixed && groups != rfs_ceil_u64(rows, size)) ||
+        (!down && (rows % size != 0 || (bits == 4 && cols % each != 0))))
+        return false;
+    weight->quant.code = bits == 4 ? RFS_QUANT_PLAIN4 : RFS_QUANT_PLAIN8;
+    weight->quant.zero = scheme->less ? RFS_QUANT_Z_WORDS_1 : RFS_QUANT_Z_WORDS;
+    weight->quant.order = down ? RFS_QUANT_O_DOWN : RFS_QUANT_O_AWQ;
+    weight->quant.block_rows = size;
+    weight->quant.block_cols = 1;
+    weight->quant.grid_cols = cols;
+    set_size(weight, rows, cols, codes->dims[1] * 4);
+    return true;
+}
+
+/* Begins a weight of either, or of neither: then its stem is 0. */
+static int begin_columns(struct pairing *p, const struct rfs_entry *entry, struct weight *weight)
+{
+    const char *name = name_of(p, entry);
+    const size_t stem = stem_of(name, ".qweight");
+
+    *weight = begin_weight(p, entry, stem ? stem + 1 : 0);
+    if (stem == 0)
+        return 0;
+    weight->scales = beside(p, name, weight->stem, "scales");
+    weight->zeros = beside(p, name, weight->stem, "qzeros");
+    if (!weight->scales || !weight->zeros)
+        return fail_missing(p, entry, weight->stem, weight->scales ? "qzeros" : "scales");
+    if (beside(p, name, weight->stem, "weight"))
+        return rfs_fail(p->err, -EINVAL, where_of(p, entry), REMEDY_SAVE,
+                        "the plain '%.*sweight' is there, too", (int)weight->stem, name);
+    if (!set_scale(p, weight))
+        return fail_type(p, weight->scales);
+    weight->quant.round = type_of(p, weight->scales)->dtype;
+    return 0;
+}
+
+/* Adds a weight of either, which is shown transposed. */
+static int add_columns(struct pairing *p, struct weight *weight)
+{
+    const uint64_t dims[] = {weight->quant.cols, weight->quant.rows};
+    RFS_FREE char *shown =
+        rfs_text_printf("%.*sweight", (int)weight->stem, name_of(p, weight->codes));
+
+    consume_activations(p, weight);
+    fate_of(p, weight->codes)->strided = true;
+    return shown ? add_shaped(p, weight, shown, strlen(shown), 2, dims) : rfs_fail_memory(p->err);
+}
+
+static int pair_gptq(struct pairing *p, const struct rfs_entry *entry)
+{
+    const struct rfs_quant_scheme *scheme = p->source->scheme;
+    struct weight weight;
+    const int rc = begin_columns(p, entry, &weight);
+
+    if (rc || weight.stem == 0)
+        return rc;
+    const struct rfs_entry *indices = beside(p, name_of(p, entry), weight.stem, "g_idx");
+    if (!indices)
+        return fail_missing(p, entry, weight.stem, "g_idx");
+    const struct rfs_type *type = type_of(p, indices);
+    if (type->ndim != 1 || type->dtype != RFS_INT32)
+        return fail_shape(p, indices, entry);
+    if (!set_columns(p, &weight, scheme->bits, type->dims[0]) &&
+        !(scheme->mixed && set_columns(p, &weight, scheme->bits ^ 12, type->dims[0])))
+        return fail_shape(p, weight.scales, entry);
+    weight.quant.grid_rows = type_of(p, weight.scales)->dims[0];
+    weight.quant.indices = indices->offset;
+    weight.quant.index_file = file_of(p, indices);
+    fate_of(p, indices)->gone = true;
+    return add_columns(p, &weight);
+}
+
+static int pair_awq(struct pairing *p, const struct rfs_entry *entry)
+{
+    struct weight weight;
+    const int rc = begin_columns(p, entry, &weight);
+
+    if (rc || weight.stem == 0)
+        return rc;
+    return set_columns(p, &weight, p->source->scheme->bits, type_of(p, entry)->dims[0])
+               ? add_columns(p, &weight)
+               : fail_shape(p, weight.scales, entry);
+}
+
+/* ---- mlx ------------------------------------------------------------------------------------- */
+
+/* Sets the codes of a weight and their groups. False if the scales or the biases do not fit. */
+static bool set_affine(const struct pairing *p, struct weight *weight, uint32_t bits,
+                       uint64_t group, uint64_t *dims)
+{
+    const struct rfs_type *codes = type_of(p, weight->codes);
+    const struct rfs_type *scales = type_of(p, weight->scales);
+    const struct rfs_type *plus = type_of(p, weight->zeros);
+    const uint32_t axes = codes->ndim - 1U;
+    uint64_t rows = 1;
+
+    memcpy(dims, codes->dims, codes->ndim * sizeof *dims);
+    for (uint32_t i = 0; i < axes; i++)
+        if (!rfs_mul_u64(rows, dims[i], &rows))
+            return false;
+    if (!rfs_mul_u64(dims[axes], 32 / bits, &dims[axes]) || group == 0 || dims[axes] % group != 0 ||
+        scales->ndim != codes->ndim || memcmp(scales->dims, dims, axes * sizeof *dims) != 0 ||
+        scales->dims[axes] != dims[axes] / group || plus->ndim != scales->ndim ||
+        plus->dtype != scales->dtype || memcmp(plus->dims, scales->dims, sizeof plus->dims) != 0)
+        return false;
+    weight->quant.code = bits == 4 ? RFS_QUANT_PLAIN4 : RFS_QUANT_PLAIN8;
+    weight->quant.zero = p->source->scheme->wide ? RFS_QUANT_Z_PLUS_WIDE : RFS_QUANT_Z_PLUS;
+    weight->quant.round = scales->dtype;
+    weight->quant.block_rows = 1;
+    weight->quant.block_cols = group;
+    weight->quant.grid_cols = scales->dims[axes];
+    set_size(weight, rows, dims[axes], codes->dims[axes] * 4);
+    return true;
+}
+
+static int pair_mlx(struct pairing *p, const struct rfs_entry *entry)
+{
+    const struct rfs_quant_scheme *scheme = p->source->scheme;
+    const char *plus = scheme->wide ? "qbiases" : "biases";
+    const char *name = name_of(p, entry);
+    const size_t stem = stem_of(name, ".weight");
+    struct weight weight = begin_weight(p, entry, stem + 1);
+    uint64_t dims[RFS_MAX_DIMS];
+
+    if (stem == 0 || rfs_dtype_is_float_target((enum rfs_dtype)type_of(p, entry)->dtype))
+        return 0;
+    if (type_of(p, entry)->dtype != RFS_UINT32 || type_of(p, entry)->ndim < 2)
+        return fail_type(p, entry);
+    weight.scales = beside(p, name, weight.stem, "scales");
+    weight.zeros = beside(p, name, weight.stem, plus);
+    if (!weight.scales || !weight.zeros)
+        return fail_missing(p, entry, weight.stem, weight.scales ? plus : "scales");
+    if (!set_scale(p, &weight))
+        return fail_type(p, weight.scales);
+    const struct rfs_quant_module *said = rfs_quant_scheme_module(scheme, name, stem);
+    if (!set_affine(p, &weight, said ? said->bits : scheme->bits,
+                    said ? said->group_size : scheme->group_size, dims))
+        return fail_shape(p, weight.scales, entry);
+    consume_activations(p, &weight);
+    return add_shaped(p, &weight, name, strlen(name), type_of(p, entry)->ndim, dims);
+}
+
 /* ---- blocks with the scales in them ---------------------------------------------------------- */
 
 static int pair_blocks(struct pairing *p, const struct rfs_entry *entry)
@@ -841,10 +1038,12 @@ static void set_strides(const struct pairing *p, const struct rfs_quant *quant,
                         const struct rfs_type *type, struct rfs_strided *strided)
 {
     const uint64_t item = rfs_dtype_bytes(p->source->scheme->to);
+    const uint32_t last = type->ndim - 1U;
 
-    strided->stride[0] = type->dims[2] * quant->cols * item;
-    strided->stride[1] = item;
-    strided->stride[2] = quant->cols * item;
+    if (last == 2)
+        strided->stride[0] = type->dims[2] * quant->cols * item;
+    strided->stride[last - 1] = item;
+    strided->stride[last] = quant->cols * item;
 }
 
 static struct rfs_index *allocate(const struct pairing *p)
@@ -954,17 +1153,31 @@ static bool is_scale(const struct pairing *p, const struct rfs_entry *entry, siz
            (weight && fate_of(p, weight)->quant != RFS_NO_ID);
 }
 
+/* Returns the length of the name before what only the method's own parts have, or 0. */
+static size_t own_part(const struct pairing *p, const struct rfs_entry *entry)
+{
+    const enum rfs_quant_method method = p->source->scheme->method;
+    const char *name = name_of(p, entry);
+
+    if (method == RFS_QUANT_GPTQ || method == RFS_QUANT_AWQ)
+        return stem_of(name, ".scales");
+    if (method == RFS_QUANT_MLX)
+        return stem_of(name, ".scales") ?: stem_of(name, ".biases") ?: stem_of(name, ".qbiases");
+    const size_t stem = method == RFS_QUANT_FP8 ? stem_of(name, ".scale") : 0;
+    return stem && is_scale(p, entry, stem) ? stem : 0;
+}
+
 /* Refuses an entry that is shown as it is, if it is codes without scales, or the reverse. */
 static int check_plain(const struct pairing *p, const struct rfs_entry *entry)
 {
     const unsigned dtype = type_of(p, entry)->dtype;
     const char *name = name_of(p, entry);
     const struct part *part = part_of(name, dtype == RFS_UINT8);
-    const size_t stem = part ? stem_of(name, part->tail) : stem_of(name, ".scale");
+    const size_t stem = part ? stem_of(name, part->tail) : own_part(p, entry);
 
     if (part && !(part->activation && beside(p, name, stem, part->weight)))
         return fail_unused(p, entry, stem, part->weight);
-    if (!part && stem && p->source->scheme->method == RFS_QUANT_FP8 && is_scale(p, entry, stem))
+    if (!part && stem)
         return fail_unused(p, entry, stem, ".weight");
     if (dtype == RFS_FLOAT8_E8M0)
         return rfs_fail(p->err, -EINVAL, where_of(p, entry), NOT_READ,
@@ -999,13 +1212,16 @@ int rfs_quant_pair(const struct rfs_quant_source *source, const struct rfs_index
         [RFS_QUANT_MODELOPT] = pair_modelopt,
         [RFS_QUANT_COMPRESSED] = pair_compressed,
         [RFS_QUANT_MXFP4] = pair_mxfp4,
+        [RFS_QUANT_GPTQ] = pair_gptq,
+        [RFS_QUANT_AWQ] = pair_awq,
+        [RFS_QUANT_MLX] = pair_mlx,
         [RFS_QUANT_BLOCKS] = pair_blocks};
     RFS_CLEANUP(pairing_end) struct pairing p = {.source = source, .index = index, .err = err};
     int rc = 0;
 
     *out = NULL;
     p.fates = calloc(index->n + 1, sizeof *p.fates);
-    if (!p.fates)
+    if (!p.fates || !make_room(&p))
         return rfs_fail_memory(err);
     for (size_t i = 0; i < index->n; i++)
         p.fates[i].quant = RFS_NO_ID;

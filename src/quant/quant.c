@@ -8,7 +8,9 @@
  *     destination  | number 0 | number 1 | …                                     |
  *     before                                         | code 0 | code 1 | … code n |
  *
- * Of blocks with the scales in them, whole blocks are read so.
+ * Of blocks with the scales in them, whole blocks are read so. Where columns have scales of their
+ * own, a row, or a part of one, is read at a time, to memory that keeps the words for the next row:
+ * it may share them.
  */
 #include "quant/quant.h"
 
@@ -17,6 +19,18 @@
 
 /* Numbers at once: they stay in the L2 cache between being read and expanded. */
 #define PART (UINT64_C(128) << 10)
+
+/* A word of codes. */
+#define WORD 4
+#define WORD_BITS 32
+/* Numbers of rows of the grid at once. */
+#define INDICES 1024
+
+/* Returns how many rows share a word of codes. */
+static uint32_t rows_of_word(const struct rfs_quant *quant)
+{
+    return quant->order == RFS_QUANT_O_DOWN ? WORD_BITS / rfs_quant_code_bits(quant) : 1;
+}
 
 /* A box of a weight's elements: COLS from COL on in each of ROWS rows from ROW on. */
 struct part {
@@ -58,8 +72,30 @@ uint64_t rfs_quant_code_at(const struct rfs_quant *quant, uint64_t offset)
 
     if (quant->block)
         return element / quant->block_cols * rfs_quant_block_bytes(quant);
-    return element / quant->cols * quant->row_bytes +
-           element % quant->cols * rfs_quant_code_bits(quant) / 8;
+    const uint64_t col = element % quant->cols;
+    const uint32_t bits = rfs_quant_code_bits(quant);
+    return element / quant->cols / rows_of_word(quant) * quant->row_bytes +
+           (quant->order == RFS_QUANT_O_DOWN  ? col * WORD
+            : quant->order == RFS_QUANT_O_AWQ ? col * bits / WORD_BITS * WORD
+                                              : col * bits / 8);
+}
+
+void rfs_quant_codes(const struct rfs_quant *quant, uint64_t size, uint64_t offset, uint64_t *from,
+                     uint64_t *to)
+{
+    const uint64_t row = quant->cols * rfs_dtype_bytes((enum rfs_dtype)quant->to);
+    const uint64_t last = offset + size - 1;
+
+    if (quant->order == RFS_QUANT_O_DOWN && offset / row != last / row) {
+        offset -= offset % row;
+        *from = rfs_quant_code_at(quant, offset);
+        *to = rfs_quant_code_at(quant, last - last % row) + quant->row_bytes;
+        return;
+    }
+    *from = rfs_quant_code_at(quant, offset);
+    *to = rfs_quant_code_at(quant, last) + (quant->block   ? rfs_quant_block_bytes(quant)
+                                            : quant->order ? WORD
+                                                           : 1);
 }
 
 /* ---- scales ---------------------------------------------------------------------------------- */
@@ -91,24 +127,34 @@ static int read_side(struct rfs_reading *codes, uint32_t file, void *buf, size_t
 }
 
 /* Rows of zero points that share a word, which each row of words has for all columns. */
-static uint64_t rows_of_word(const struct rfs_quant *quant)
+static uint64_t zeros_of_word(const struct rfs_quant *quant)
 {
     return quant->zero == RFS_QUANT_Z_UINT4 ? 8 : quant->zero == RFS_QUANT_Z_UINT8 ? 4 : 1;
 }
 
 static uint64_t zero_bytes(const struct rfs_quant *quant)
 {
-    return quant->zero == RFS_QUANT_Z_INT8 ? 1 : 4;
+    return quant->zero == RFS_QUANT_Z_INT8 ? 1
+           : rfs_quant_is_affine(quant)    ? rfs_quant_scale_bytes(quant)
+                                           : WORD;
 }
 
 /* Returns where in their file the zero points of a row of the grid are. */
 static uint64_t zeros_at(const struct rfs_quant *quant, uint64_t row, uint64_t col)
 {
-    return quant->zeros + (row / rows_of_word(quant) * quant->grid_cols + col) * zero_bytes(quant);
+    const uint32_t bits = rfs_quant_code_bits(quant);
+
+    if (rfs_quant_is_by_column(quant))
+        return quant->zeros +
+               (row * ((quant->cols * bits + WORD_BITS - 1) / WORD_BITS) + col * bits / WORD_BITS) *
+                   WORD;
+    return quant->zeros + (row / zeros_of_word(quant) * quant->grid_cols + col) * zero_bytes(quant);
 }
 
 static float zero_of(const struct rfs_quant *quant, const unsigned char *at, uint64_t row)
 {
+    if (rfs_quant_is_affine(quant))
+        return rfs_quant_scale_value(quant, at);
     if (quant->zero == RFS_QUANT_Z_INT8)
         return (int8_t)*at;
     if (quant->zero == RFS_QUANT_Z_UINT8)
@@ -120,6 +166,14 @@ struct rfs_quant_values {
     float scale[RFS_QUANT_SCALES];
     float zero[RFS_QUANT_SCALES];               /* when the weight has zero points */
     unsigned char stored[RFS_QUANT_SCALES * 4]; /* either, as the file has it */
+    /* Where columns have scales of their own: */
+    unsigned char codes[RFS_QUANT_SCALES];              /* of a row, each in a byte */
+    unsigned char words[(RFS_QUANT_SCALES + 1) * WORD]; /* bytes [from, to) of FILE */
+    uint32_t file;
+    uint64_t from, to;
+    int32_t indices[INDICES]; /* those of the rows of INDEXED from FIRST on */
+    const struct rfs_quant *indexed;
+    uint64_t first;
 };
 
 void rfs_quant_scales_end(struct rfs_quant_scales *scales)
@@ -150,7 +204,7 @@ static int load_zeros(struct rfs_reading *codes, const struct rfs_quant *quant,
     const struct rfs_quant_box *box = &scales->box;
     struct rfs_quant_values *values = scales->values;
     const uint64_t item = zero_bytes(quant);
-    const uint64_t share = rows_of_word(quant);
+    const uint64_t share = zeros_of_word(quant);
     const uint64_t words = groups_of(box->row, box->rows, share);
     const int rc =
         read_side(codes, quant->zero_file, values->stored, (size_t)(words * box->cols * item),
@@ -165,6 +219,50 @@ static int load_zeros(struct rfs_reading *codes, const struct rfs_quant *quant,
     return rc;
 }
 
+/*
+ * Takes N codes of 4 or 8 bits from words, one behind the other, or in AWQ's order; SKIP is the
+ * number of the first one in the first word.
+ */
+static void take_codes(const struct rfs_quant *quant, const unsigned char *words, uint64_t skip,
+                       size_t n, unsigned char *codes)
+{
+    static const unsigned char awq[] = {0, 4, 1, 5, 2, 6, 3, 7};
+
+    if (rfs_quant_code_bits(quant) == 8) {
+        memcpy(codes, words + skip, n);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t k = skip + i;
+        const uint64_t at = quant->order == RFS_QUANT_O_AWQ ? k - k % 8 + awq[k % 8] : k;
+        codes[i] = words[at / 2] >> (at % 2 ? 4 : 0) & 15;
+    }
+}
+
+/* Loads the zero points of one row of the grid, of columns that have one each. */
+static int load_column_zeros(struct rfs_reading *codes, const struct rfs_quant *quant,
+                             struct rfs_quant_scales *scales)
+{
+    const struct rfs_quant_box *box = &scales->box;
+    struct rfs_quant_values *values = scales->values;
+    const uint32_t each = WORD_BITS / rfs_quant_code_bits(quant);
+    const size_t n = (size_t)(groups_of(box->col, box->cols, each) * WORD);
+    const int rc =
+        read_side(codes, quant->zero_file, values->stored, n, zeros_at(quant, box->row, box->col));
+
+    for (size_t i = 0; rc == 0 && quant->zero == RFS_QUANT_Z_WORDS_1 && i < n; i += WORD) {
+        uint32_t word;
+        memcpy(&word, values->stored + i, sizeof word);
+        word += each == 8 ? 0x11111111U : 0x01010101U;
+        memcpy(values->stored + i, &word, sizeof word);
+    }
+    if (rc == 0)
+        take_codes(quant, values->stored, box->col % each, (size_t)box->cols, values->codes);
+    for (uint64_t i = 0; rc == 0 && i < box->cols; i++)
+        values->zero[i] = values->codes[i];
+    return rc;
+}
+
 static bool has(const struct rfs_quant_box *box, const struct rfs_quant_box *want)
 {
     return box->row <= want->row && box->col <= want->col &&
@@ -172,22 +270,33 @@ static bool has(const struct rfs_quant_box *box, const struct rfs_quant_box *wan
            want->col + want->cols <= box->col + box->cols;
 }
 
-/* Makes SCALES have those of a part, and maybe others. */
-static int get_scales(struct rfs_reading *codes, const struct rfs_quant *quant,
-                      const struct part *part, struct rfs_quant_scales *scales)
+static bool allocate(struct rfs_quant_scales *scales)
 {
-    const struct rfs_quant_box want = box_of(quant, part);
+    if (scales->values)
+        return true;
+    scales->values = malloc(sizeof *scales->values);
+    if (!scales->values)
+        return false;
+    scales->values->from = 0;
+    scales->values->to = 0;
+    scales->values->indexed = NULL;
+    return true;
+}
 
-    if (scales->weight == quant && has(&scales->box, &want))
+/* Makes SCALES have those of a box of the grid, and maybe others. */
+static int get_scales(struct rfs_reading *codes, const struct rfs_quant *quant,
+                      const struct rfs_quant_box *want, struct rfs_quant_scales *scales)
+{
+    if (scales->weight == quant && has(&scales->box, want))
         return 0;
-    if (!scales->values)
-        scales->values = malloc(sizeof *scales->values);
-    if (!scales->values)
+    if (!allocate(scales))
         return -ENOMEM;
     scales->weight = NULL;
-    scales->box = want;
+    scales->box = *want;
     int rc = load_scales(codes, quant, scales);
-    if (rc == 0 && quant->zero != RFS_QUANT_Z_NONE)
+    if (rc == 0 && rfs_quant_is_by_column(quant))
+        rc = load_column_zeros(codes, quant, scales);
+    else if (rc == 0 && quant->zero != RFS_QUANT_Z_NONE)
         rc = load_zeros(codes, quant, scales);
     if (rc == 0)
         scales->weight = quant;
@@ -236,7 +345,8 @@ static int read_elements(struct rfs_reading *reading, const struct rfs_quant *qu
         const uint64_t last = part.col * bits % 8 + elements * bits;
         const size_t size = (size_t)(last / 8 + (last % 8 > 0));
         unsigned char *from = dst + elements * item - size;
-        const int rc = get_scales(reading, quant, &part, scales)
+        const struct rfs_quant_box box = box_of(quant, &part);
+        const int rc = get_scales(reading, quant, &box, scales)
                            ?: rfs_reading_pread(reading, from, size, codes + first);
         if (rc < 0)
             return rc;
@@ -247,6 +357,117 @@ static int read_elements(struct rfs_reading *reading, const struct rfs_quant *qu
     }
     return 0;
 }
+
+/* ---- columns with scales of their own -------------------------------------------------------- */
+
+/* Refuses a number of a row of the grid that the grid has not. */
+static int refuse_index(struct rfs_reading *codes, const struct rfs_quant *quant, uint64_t row,
+                        int32_t index)
+{
+    struct rfs_error err = {0};
+    const int rc = rfs_fail(&err, -EIO, RFS_IN(rfs_files_path(codes->files, quant->index_file)),
+                            "a copy that is not damaged; or without dequantize",
+                            "g_idx says that column %" PRIu64 " has group %" PRId32 " of %" PRIu64,
+                            row, index, quant->grid_rows);
+
+    return rfs_files_refuse(codes->files, quant->index_file, rc, &err);
+}
+
+/* Gives the row of the grid that a row of codes has. */
+static int find_grid_row(struct rfs_reading *codes, const struct rfs_quant *quant,
+                         struct rfs_quant_scales *scales, uint64_t row, uint64_t *out)
+{
+    struct rfs_quant_values *values = scales->values;
+
+    *out = row / quant->block_rows;
+    if (quant->grid_rows == 0)
+        return 0;
+    if (values->indexed != quant || row < values->first || row - values->first >= INDICES) {
+        const uint64_t n = rfs_min_u64(INDICES, quant->rows - row);
+        values->indexed = NULL;
+        const int rc =
+            read_side(codes, quant->index_file, values->indices, (size_t)n * sizeof(int32_t),
+                      quant->indices + row * sizeof(int32_t));
+        if (rc < 0)
+            return rc;
+        values->indexed = quant;
+        values->first = row;
+    }
+    const int32_t index = values->indices[row - values->first];
+    if (index < 0 || (uint64_t)index >= quant->grid_rows)
+        return refuse_index(codes, quant, row, index);
+    *out = (uint64_t)index;
+    return 0;
+}
+
+/* Gets N codes of a row from COL on, each in a byte. */
+static int get_codes(struct rfs_reading *reading, const struct rfs_quant *quant, uint64_t codes,
+                     struct rfs_quant_values *values, uint64_t row, uint64_t col, size_t n)
+{
+    const uint32_t bits = rfs_quant_code_bits(quant);
+    const uint32_t each = WORD_BITS / bits;
+    const uint64_t item = rfs_dtype_bytes((enum rfs_dtype)quant->to);
+    const bool down = quant->order == RFS_QUANT_O_DOWN;
+    const uint64_t first = down ? col : col / each;
+    const uint64_t words = down ? n : groups_of(col, n, each);
+    const uint64_t from = codes + rfs_quant_code_at(quant, row * quant->cols * item) + first * WORD;
+    const uint64_t to = from + words * WORD;
+
+    if (values->file != reading->id || from < values->from || to > values->to) {
+        values->to = 0;
+        const int rc = rfs_reading_pread(reading, values->words, (size_t)(to - from), from);
+        if (rc < 0)
+            return rc;
+        values->file = reading->id;
+        values->from = from;
+        values->to = to;
+    }
+    const unsigned char *at = values->words + (from - values->from);
+    if (!down) {
+        take_codes(quant, at, col % each, n, values->codes);
+        return 0;
+    }
+    const uint32_t shift = row % each * bits % WORD_BITS;
+    const uint32_t mask = bits == 8 ? 255 : 15;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t word;
+        memcpy(&word, at + i * WORD, sizeof word);
+        values->codes[i] = (unsigned char)(word >> shift & mask);
+    }
+    return 0;
+}
+
+/* Reads N whole numbers, from element AT on. */
+static int read_columns(struct rfs_reading *reading, const struct rfs_quant *quant, uint64_t codes,
+                        struct rfs_quant_scales *scales, unsigned char *dst, uint64_t at,
+                        uint64_t n)
+{
+    const uint32_t item = rfs_dtype_bytes((enum rfs_dtype)quant->to);
+
+    if (!allocate(scales))
+        return -ENOMEM;
+    for (uint64_t now; n > 0; dst += now * item, at += now, n -= now) {
+        const uint64_t row = at / quant->cols;
+        const uint64_t col = at % quant->cols;
+        struct rfs_quant_box box = {0, 1, col, 0};
+        now = rfs_min_u64(rfs_min_u64(n, RFS_QUANT_SCALES), quant->cols - col);
+        box.cols = now;
+        const int rc = find_grid_row(reading, quant, scales, row, &box.row)
+                           ?: get_scales(reading, quant, &box, scales)
+                           ?: get_codes(reading, quant, codes, scales->values, row, col,
+                                        (size_t)now);
+        if (rc < 0)
+            return rc;
+        const uint64_t skip = col - scales->box.col;
+        const uint64_t before = rfs_quant_begin_math();
+        rfs_quant_expand_columns(quant, dst, scales->values->codes, (size_t)now,
+                                 scales->values->scale + skip, scales->values->zero + skip);
+        rfs_quant_end_math(before);
+    }
+    return 0;
+}
+
+/* ---- blocks with the scales in them ---------------------------------------------------------- */
 
 /* Reads the numbers of N whole blocks with the scales in them, from block AT on. */
 static int read_blocks(struct rfs_reading *reading, const struct rfs_quant *quant, uint64_t codes,
@@ -284,7 +505,9 @@ static int read_units(struct rfs_reading *reading, const struct rfs_quant *quant
                       struct rfs_quant_scales *scales, unsigned char *dst, uint64_t at, uint64_t n)
 {
     return quant->block ? read_blocks(reading, quant, codes, dst, at, n)
-                        : read_elements(reading, quant, codes, scales, dst, at, n);
+           : rfs_quant_is_by_column(quant)
+               ? read_columns(reading, quant, codes, scales, dst, at, n)
+               : read_elements(reading, quant, codes, scales, dst, at, n);
 }
 
 /* Reads a part of one unit, up to its end or SIZE bytes; returns how many, or -errno. */
@@ -337,16 +560,27 @@ unsigned rfs_quant_sides(const struct rfs_quant *quant, uint64_t size, uint64_t 
     const uint64_t rows = last / quant->cols - first / quant->cols + 1;
     const struct part part = {first / quant->cols, rows, rows > 1 ? 0 : first % quant->cols,
                               rows > 1 ? quant->cols : last - first + 1};
-    const struct rfs_quant_box box = box_of(quant, &part);
-    const uint64_t end = box.row + box.rows - 1;
+    struct rfs_quant_box box = box_of(quant, &part);
     const uint32_t bytes = rfs_quant_scale_bytes(quant);
+
+    if (quant->grid_rows > 0) { /* any of them */
+        box.row = 0;
+        box.rows = quant->grid_rows;
+    }
+    const uint64_t end = box.row + box.rows - 1;
 
     out[0] = (struct rfs_quant_range){
         quant->scale_file, quant->scales + (box.row * quant->grid_cols + box.col) * bytes,
         quant->scales + (end * quant->grid_cols + box.col + box.cols) * bytes};
     if (quant->zero == RFS_QUANT_Z_NONE)
         return 1;
-    out[1] = (struct rfs_quant_range){quant->zero_file, zeros_at(quant, box.row, box.col),
-                                      zeros_at(quant, end, box.col + box.cols)};
-    return 2;
+    out[1] =
+        (struct rfs_quant_range){quant->zero_file, zeros_at(quant, box.row, box.col),
+                                 zeros_at(quant, end, box.col + box.cols - 1) + zero_bytes(quant)};
+    if (quant->grid_rows == 0)
+        return 2;
+    out[2] =
+        (struct rfs_quant_range){quant->index_file, quant->indices + part.row * sizeof(int32_t),
+                                 quant->indices + (part.row + part.rows) * sizeof(int32_t)};
+    return 3;
 }

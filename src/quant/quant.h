@@ -6,7 +6,9 @@
  *     number [i, j] = round(round(code [i, j] - zero [i', j']) * scale [i', j'])
  *     i' = i / block_rows    j' = j / block_cols
  *
- * Or the codes are in blocks of a row with the scales in them, block after block (expand.h).
+ * A number may be added instead: round(round(code * scale) + plus). Rows may say by their numbers
+ * which row of scales they have, and not by their place. Or the codes are in blocks of a row with
+ * the scales in them, block after block (expand.h).
  *
  * All numbers of a tensor together are a content, row by row, that is nowhere stored: reading a
  * range of it reads the codes of that range and the scales of its blocks. So whatever reads
@@ -15,7 +17,7 @@
  * pair.c finds the weights of an index and their scales; scheme.h reads the config that says how
  * they belong together. Blocks need none: their dtype says all.
  *
- * Cost: 120 bytes for each weight. A read takes no memory but its destination and the stack.
+ * Cost: 144 bytes for each weight. A read takes no memory but its destination and the stack.
  */
 #pragma once
 
@@ -51,12 +53,11 @@ void rfs_quant_scales_end(struct rfs_quant_scales *scales);
 int rfs_quant_pread(struct rfs_reading *reading, const struct rfs_quant *quant, uint64_t codes,
                     struct rfs_quant_scales *scales, void *buf, size_t size, uint64_t offset);
 
-/* Return where the code of byte OFFSET of the numbers, or its block, begins and ends, in bytes. */
+/* Returns where the code of byte OFFSET of the numbers, its word or its block begins, in bytes. */
 uint64_t rfs_quant_code_at(const struct rfs_quant *quant, uint64_t offset);
-static inline uint64_t rfs_quant_code_end(const struct rfs_quant *quant, uint64_t offset)
-{
-    return rfs_quant_code_at(quant, offset) + (quant->block ? rfs_quant_block_bytes(quant) : 1);
-}
+/* Gives the range of bytes that has the codes of SIZE bytes, not 0, of the numbers at OFFSET. */
+void rfs_quant_codes(const struct rfs_quant *quant, uint64_t size, uint64_t offset, uint64_t *from,
+                     uint64_t *to);
 /* Returns how many bytes of codes make BYTES of numbers, which is at least 1. */
 static inline uint64_t rfs_quant_code_bytes(const struct rfs_quant *quant, uint64_t bytes)
 {
@@ -72,10 +73,10 @@ struct rfs_quant_range {
     uint32_t file;
     uint64_t from, to; /* offsets in the file */
 };
-#define RFS_QUANT_SIDES 2
+#define RFS_QUANT_SIDES 3
 /*
- * Lists the ranges of scales and zero points that a read of SIZE bytes, not 0, at OFFSET needs
- * beside its codes. Returns their number.
+ * Lists the ranges of scales, zero points and numbers of groups that a read of SIZE bytes, not 0,
+ * at OFFSET needs beside its codes. Returns their number.
  */
 unsigned rfs_quant_sides(const struct rfs_quant *quant, uint64_t size, uint64_t offset,
                          struct rfs_quant_range out[RFS_QUANT_SIDES]);

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/json_tree.h"
+#include "base/order.h"
 #include "base/path.h"
 #include "base/store.h"
 #include "base/text.h"
@@ -22,6 +23,9 @@ void rfs_quant_scheme_free(struct rfs_quant_scheme *scheme)
         return;
     for (size_t i = 0; i < scheme->n_groups; i++)
         rfs_quant_targets_free(&scheme->groups[i].targets);
+    for (size_t i = 0; i < scheme->modules.n; i++)
+        free(scheme->modules.data[i].name);
+    free(scheme->modules.data);
     free(scheme->path);
     free(scheme->config);
     free(scheme);
@@ -53,8 +57,10 @@ static const char *text_of(const cJSON *object, const char *name)
 static const struct {
     const char *word, *remedy;
 } elsewhere[] = {
-    {"gptq", "without dequantize; GPTQModel dequantizes it"},
-    {"awq", "without dequantize; AutoAWQConverter of compressed-tensors makes it one that is read"},
+    {"checkpoint_format", "without dequantize; GPTQModel can"},
+    {"version", "without dequantize; GPTQModel can, or a copy in the version gemm"},
+    {"mode", "without dequantize; mlx_lm.convert --dequantize can"},
+    {"auto-round", "without dequantize; auto-round can"},
     {"bitsandbytes", "without dequantize; dequantize() of a model of transformers can"},
     {"higgs", "without dequantize; dequantize() of a model of transformers can"},
     {"hqq", "without dequantize; HQQLinear.dequantize() of hqq can"},
@@ -92,6 +98,21 @@ static int take_size(const struct reading *reading, const char *key, const cJSON
     if (!rfs_json_tree_integer(value, &number) || number < 1 || number > SIZE_MOST)
         return damaged(reading, key, "is no whole number from 1 to 2^31");
     *out = (uint64_t)number;
+    return 0;
+}
+
+/* Reads a number of bits. */
+static int take_bits(const struct reading *reading, const char *key, const cJSON *value,
+                     uint32_t *bits)
+{
+    int64_t number = 0;
+
+    if (!rfs_json_tree_integer(value, &number) || number < 1)
+        return damaged(reading, key, "is no number of bits");
+    *bits = number > 64 ? 64 : (uint32_t)number;
+    if (*bits != 4 && *bits != 8)
+        return rfs_fail(reading->err, -ENOTSUP, RFS_IN(reading->scheme->path), NOT_READ,
+                        "option dequantize: weights of %u bits are not read", *bits);
     return 0;
 }
 
@@ -183,7 +204,7 @@ static int read_group(const struct reading *reading, const cJSON *weights)
     const cJSON *size = member(weights, "group_size");
     const cJSON *order = member(weights, "actorder");
     int64_t number = 0;
-    int rc = 0;
+    int rc;
 
     if (scheme->n_groups == RFS_QUANT_GROUPS)
         return damaged(reading, "config_groups", "has more than 16 groups");
@@ -192,14 +213,11 @@ static int read_group(const struct reading *reading, const cJSON *weights)
                                              strcmp(order->valuestring, "dynamic") == 0))))
         return refuse(reading, "actorder", cJSON_IsString(order) ? order->valuestring : "group");
     *group = (struct rfs_quant_group){.bits = 8, .symmetric = true};
-    if (member(weights, "num_bits")) {
-        if (!rfs_json_tree_integer(member(weights, "num_bits"), &number) || number < 1)
-            return damaged(reading, "num_bits", "is no number of bits");
-        group->bits = number > 64 ? 64 : (uint32_t)number;
-    }
-    if (group->bits != 4 && group->bits != 8)
-        return rfs_fail(reading->err, -ENOTSUP, RFS_IN(scheme->path), NOT_READ,
-                        "option dequantize: weights of %u bits are not read", group->bits);
+    rc = member(weights, "num_bits")
+             ? take_bits(reading, "num_bits", member(weights, "num_bits"), &group->bits)
+             : 0;
+    if (rc)
+        return rc;
     group->is_float = type && strcmp(type, "float") == 0;
     if (type && !group->is_float && strcmp(type, "int") != 0)
         return refuse(reading, "type", type);
@@ -279,7 +297,127 @@ static int read_compressed(const struct reading *reading, const cJSON *config)
     return 0;
 }
 
+/* ---- gptq, awq and mlx ----------------------------------------------------------------------- */
+
+static int read_sizes(const struct reading *reading, const cJSON *config, uint32_t *bits,
+                      uint64_t *group_size)
+{
+    const cJSON *size = member(config, "group_size");
+    int64_t number = 0;
+    const int rc = take_bits(reading, "bits", member(config, "bits"), bits);
+
+    *group_size = 0; /* as -1 stands for */
+    if (rc || (rfs_json_tree_integer(size, &number) && number == -1))
+        return rc;
+    return take_size(reading, "group_size", size, group_size);
+}
+
+static int read_gptq(const struct reading *reading, const cJSON *config)
+{
+    struct rfs_quant_scheme *scheme = reading->scheme;
+    const char *format =
+        text_of(config, "checkpoint_format") ?: text_of(config, "format") ?: "gptq";
+    const char *words = text_of(config, "pack_dtype");
+    const cJSON *dynamic = member(config, "dynamic");
+
+    scheme->less = strcasecmp(format, "gptq") == 0;
+    scheme->mixed = cJSON_IsObject(dynamic) && cJSON_GetArraySize(dynamic) > 0;
+    if (!scheme->less && strcasecmp(format, "gptq_v2") != 0)
+        return refuse(reading, "checkpoint_format", format);
+    if (cJSON_IsTrue(member(config, "is_marlin_format")))
+        return refuse(reading, "checkpoint_format", "marlin");
+    if (words && strcmp(words, "int32") != 0)
+        return refuse(reading, "pack_dtype", words);
+    return read_sizes(reading, config, &scheme->bits, &scheme->group_size);
+}
+
+static int read_awq(const struct reading *reading, const cJSON *config)
+{
+    struct rfs_quant_scheme *scheme = reading->scheme;
+    const char *version = text_of(config, "version")
+                              ?: text_of(config, "format")
+                              ?: text_of(config, "checkpoint_format") ?: "gemm";
+
+    if (strcasecmp(version, "gemm") != 0)
+        return refuse(reading, "version", version);
+    if (cJSON_IsFalse(member(config, "zero_point")))
+        return refuse(reading, "zero_point", "false");
+    return read_sizes(reading, config, &scheme->bits, &scheme->group_size);
+}
+
+RFS_COMPARE(by_name, struct rfs_quant_module, x, y, strcmp(x->name, y->name))
+
+/* Adds what is said of one module: an object; true or false leave it to the tensors. */
+static int add_module(const struct reading *reading, const cJSON *said)
+{
+    const char *mode = text_of(said, "mode");
+    struct rfs_quant_module module = {0};
+
+    if (mode && strcmp(mode, "affine") != 0)
+        return refuse(reading, "mode", mode);
+    const int rc = read_sizes(reading, said, &module.bits, &module.group_size);
+    if (rc)
+        return rc;
+    module.name = strdup(said->string);
+    if (module.name && RFS_PUSH(&reading->scheme->modules, module))
+        return 0;
+    free(module.name);
+    return rfs_fail_memory(reading->err);
+}
+
+static int read_mlx(const struct reading *reading, const cJSON *config)
+{
+    struct rfs_quant_scheme *scheme = reading->scheme;
+    const char *mode = text_of(config, "mode");
+    const cJSON *said;
+    int rc = 0;
+
+    if (mode && strcmp(mode, "affine") != 0)
+        return refuse(reading, "mode", mode);
+    rc = read_sizes(reading, config, &scheme->bits, &scheme->group_size);
+    cJSON_ArrayForEach(said, config)
+    {
+        if (rc == 0 && cJSON_IsObject(said))
+            rc = add_module(reading, said);
+    }
+    RFS_SORT_ALL(&scheme->modules, by_name);
+    return rc;
+}
+
+static int read_metal(const struct reading *reading, const cJSON *config)
+{
+    reading->scheme->wide = true;
+    return read_sizes(reading, config, &reading->scheme->bits, &reading->scheme->group_size);
+}
+
+const struct rfs_quant_module *rfs_quant_scheme_module(const struct rfs_quant_scheme *scheme,
+                                                       const char *name, size_t length)
+{
+    size_t lo = 0;
+    size_t hi = scheme->modules.n;
+
+    while (lo < hi) {
+        const size_t at = lo + (hi - lo) / 2;
+        const struct rfs_quant_module *module = &scheme->modules.data[at];
+        const int order = strncmp(module->name, name, length);
+        if (order == 0 && !module->name[length])
+            return module;
+        if (order < 0)
+            lo = at + 1;
+        else
+            hi = at;
+    }
+    return NULL;
+}
+
 /* ---------------------------------------------------------------------------------------------- */
+
+/* Says whether an object has the members by which MLX says how it quantizes. */
+static bool is_of_mlx(const cJSON *object)
+{
+    return member(object, "bits") && member(object, "group_size") &&
+           !member(object, "quant_method");
+}
 
 /*
  * Returns the object that says how weights are quantized, or NULL. *method is the program, where
@@ -290,13 +428,18 @@ static const cJSON *find(const cJSON *config, const char **method)
     const cJSON *found = member(config, "quantization_config")
                              ?: member(member(config, "text_config"), "quantization_config")
                              ?: member(config, "compression_config");
-    const cJSON *of_modelopt = member(config, "quantization"); /* of hf_quant_config.json */
+    /* that of hf_quant_config.json, or MLX's */
+    const cJSON *other = member(config, "quantization");
 
     *method = NULL;
-    if (found || !text_of(of_modelopt, "quant_algo"))
+    if (is_of_mlx(other) || is_of_mlx(found)) {
+        *method = "mlx";
+        return is_of_mlx(other) ? other : found;
+    }
+    if (found || !text_of(other, "quant_algo"))
         return found;
     *method = "modelopt";
-    return of_modelopt;
+    return other;
 }
 
 static int read_method(struct reading *reading, const cJSON *config, const char *otherwise)
@@ -310,6 +453,10 @@ static int read_method(struct reading *reading, const cJSON *config, const char 
         {"modelopt", RFS_QUANT_MODELOPT, read_modelopt},
         {"compressed-tensors", RFS_QUANT_COMPRESSED, read_compressed},
         {"mxfp4", RFS_QUANT_MXFP4, NULL},
+        {"gptq", RFS_QUANT_GPTQ, read_gptq},
+        {"awq", RFS_QUANT_AWQ, read_awq},
+        {"mlx", RFS_QUANT_MLX, read_mlx},
+        {"metal", RFS_QUANT_MLX, read_metal},
     };
 
     if (!cJSON_IsObject(config))

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/vec.h"
 #include "formats/dtype.h"
 #include "quant/targets.h"
 
@@ -14,6 +15,9 @@ enum rfs_quant_method {
     RFS_QUANT_MODELOPT,
     RFS_QUANT_COMPRESSED,
     RFS_QUANT_MXFP4,
+    RFS_QUANT_GPTQ,
+    RFS_QUANT_AWQ,
+    RFS_QUANT_MLX,    /* also transformers' quant_method metal */
     RFS_QUANT_BLOCKS, /* no config, but the dtypes of the tensors */
 };
 
@@ -35,6 +39,13 @@ struct rfs_quant_group {
     struct rfs_quant_targets targets;
 };
 
+/* How the weight of one module is quantized, where the config says so. */
+struct rfs_quant_module {
+    char *name; /* owned */
+    uint32_t bits;
+    uint64_t group_size;
+};
+
 #define RFS_QUANT_GROUPS 16
 struct rfs_quant_scheme {
     char *path;   /* the file that says it, or that of BLOCKS, for messages; owned */
@@ -44,7 +55,13 @@ struct rfs_quant_scheme {
     uint64_t block_rows, block_cols;
     struct rfs_quant_group groups[RFS_QUANT_GROUPS]; /* compressed-tensors */
     size_t n_groups;
-    enum rfs_dtype to; /* BFloat16 or Float32 */
+    uint32_t bits;       /* gptq, awq, mlx: 4 or 8 */
+    uint64_t group_size; /* of these; 0: one group */
+    bool mixed;          /* gptq: some weights have other bits and groups */
+    bool less;           /* gptq: zero points are stored less 1 */
+    bool wide;           /* mlx: products are not rounded before biases are added, as metal does */
+    RFS_VEC(struct rfs_quant_module) modules; /* mlx; by name */
+    enum rfs_dtype to;                        /* BFloat16 or Float32 */
 };
 
 /*
@@ -62,3 +79,6 @@ bool rfs_quant_scheme_is_beside(struct rfs_store *store, const char *folder);
  */
 struct rfs_quant_scheme *rfs_quant_scheme_blocks(const char *path, enum rfs_dtype to);
 void rfs_quant_scheme_free(struct rfs_quant_scheme *scheme);
+/* Returns what is said of the module of LENGTH characters alone, or NULL. O(log modules). */
+const struct rfs_quant_module *rfs_quant_scheme_module(const struct rfs_quant_scheme *scheme,
+                                                       const char *name, size_t length);

@@ -139,7 +139,8 @@ static void find_quantization(struct rfs_hf_config *config, const char *text, si
 
     while (rfs_json_read_member(&json, &first)) {
         const bool found = rfs_json_read_is(&json, "quantization_config");
-        const bool other = outer && rfs_json_read_is(&json, "compression_config");
+        const bool other = outer && (rfs_json_read_is(&json, "compression_config") ||
+                                     rfs_json_read_is(&json, "quantization"));
         const bool inner = outer && rfs_json_read_is(&json, "text_config");
         if (!rfs_json_read_part(&json, &part))
             break;

@@ -759,6 +759,11 @@ static int content_failed(struct rfs_files *files, uint32_t id, int code, bool q
     return stick_line(files, file, code, err->text, quiet);
 }
 
+int rfs_files_refuse(struct rfs_files *files, uint32_t id, int code, const struct rfs_error *err)
+{
+    return content_failed(files, id, code, false, err);
+}
+
 /* Opens an encrypted file at its first use; several threads may be here at once. */
 static int open_encrypted(struct rfs_files *files, uint32_t id, int fd, bool quiet, uint64_t *size)
 {

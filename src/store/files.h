@@ -224,6 +224,11 @@ int rfs_reading_begin_ahead(struct rfs_files *files, uint32_t id, struct rfs_rea
  * rfs_files_check.
  */
 int rfs_reading_take(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
+/*
+ * Refuses a file by what was read of it, with the code and the text of ERR, unless it has changed.
+ * Returns -errno.
+ */
+int rfs_files_refuse(struct rfs_files *files, uint32_t id, int code, const struct rfs_error *err);
 /* Compares the identity again and unpins. 0 or -errno. */
 int rfs_reading_end(struct rfs_reading *reading);
 /* Unpins without a comparison. */

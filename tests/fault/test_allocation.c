@@ -631,17 +631,23 @@ static void test_rules(void **state)
     walk_view(&run, options);
 }
 
-static void write_safetensors(const char *root, const char *path, const char *header,
-                              const char *data)
+static void write_bytes(const char *root, const char *path, const char *header, const void *data,
+                        size_t size)
 {
     struct bytes file = {0};
     const size_t n = strlen(header);
 
     bytes_add(&file, (unsigned char[8]){(unsigned char)n, (unsigned char)(n >> 8)}, 8);
     bytes_add(&file, header, n);
-    bytes_add(&file, data, strlen(data));
+    bytes_add(&file, data, size);
     tree_write(root, path, file.data, file.n);
     bytes_free(&file);
+}
+
+static void write_safetensors(const char *root, const char *path, const char *header,
+                              const char *data)
+{
+    write_bytes(root, path, header, data, strlen(data));
 }
 
 /* Sources in safetensors: two parts with a map of what they have, and one file with a checksum. */
@@ -676,6 +682,40 @@ static void test_safetensors_sources(void **state)
         "\"data_offsets\":[0,4]}}",
         "abcd");
     walk_view(&run, "format=ckpt,check=crc");
+}
+
+/* Codes with scales and zero points for each column, and such with biases, whole and cut. */
+static void test_columns(void **state)
+{
+    static const char gptq[] = "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,"
+                               "\"group_size\":8}}";
+    static const char mlx[] = "{\"quantization\":{\"bits\":4,\"group_size\":16,\"b\":{\"bits\":8,"
+                              "\"group_size\":8}}}";
+    static const unsigned char data[64] = {0};
+    static const char *const views[] = {
+        "dequantize,view=huggingface",
+        "dequantize,format=safetensors,dst_ranks=2,dst_rules=*: axis 1 over all"};
+    struct run run = {.f = *state};
+    const char *root = run.f->root;
+
+    assert_int_equal(rename(tree_path(root, "src"), tree_path(root, "ranks")), 0);
+    tree_write(root, "src/config.json", gptq, strlen(gptq));
+    write_bytes(root, "src/model.safetensors",
+                "{\"a.g_idx\":{\"dtype\":\"I32\",\"shape\":[8],\"data_offsets\":[0,32]},"
+                "\"a.qweight\":{\"dtype\":\"I32\",\"shape\":[1,4],\"data_offsets\":[32,48]},"
+                "\"a.qzeros\":{\"dtype\":\"I32\",\"shape\":[1,1],\"data_offsets\":[48,52]},"
+                "\"a.scales\":{\"dtype\":\"F16\",\"shape\":[1,4],\"data_offsets\":[52,60]}}",
+                data, 60);
+    walk_view(&run, views[0]);
+    walk_view(&run, views[1]);
+    tree_write(root, "src/config.json", mlx, strlen(mlx));
+    write_bytes(root, "src/model.safetensors",
+                "{\"b.biases\":{\"dtype\":\"F16\",\"shape\":[2,2],\"data_offsets\":[0,8]},"
+                "\"b.scales\":{\"dtype\":\"F16\",\"shape\":[2,2],\"data_offsets\":[8,16]},"
+                "\"b.weight\":{\"dtype\":\"U32\",\"shape\":[2,4],\"data_offsets\":[16,48]}}",
+                data, 48);
+    walk_view(&run, views[0]);
+    walk_view(&run, views[1]);
 }
 
 /* Blocks that gguf has written (tests/fixtures/make_gguf.py), as they are and as numbers. */
@@ -868,6 +908,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_rules, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hfai_parts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_safetensors_sources, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_columns, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_gguf, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_trees_of_other_kinds, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_folders_of_an_unsharded_model, set_up, tear_down),

@@ -351,10 +351,27 @@ def hf_fp8_other_type():
     return "m", truth
 
 
-@layout("AutoGPTQ", says=["gptq"], never=["dequantize NEW"])
+@layout("GPTQ", says=["dequantize"])
 def hf_gptq():
-    tensors = {"model.layers.0.mlp.up_proj.qweight": torch.arange(64, dtype=torch.int32).reshape(2, 32), "model.norm.weight": Numbers()(16)}
-    hf("m", "llama", tensors, quantization_config={"quant_method": "gptq", "bits": 4, "group_size": 128})
+    stored, truth = {}, llama()
+    for name in [n for n in truth if n.endswith("_proj.weight")]:
+        out, inner = truth[name].shape
+        codes = (torch.arange(out * inner).reshape(out, inner) * 7 + 3) % 16
+        words = sum(codes[:, k::8] << 4 * k for k in range(8)).t()
+        stem = name[:-len("weight")]
+        stored.update({stem + "qweight": torch.where(words < 1 << 31, words, words - (1 << 32)).to(torch.int32).contiguous(),
+                       stem + "qzeros": torch.full((1, out // 8), 0x77777777, dtype=torch.int32),
+                       stem + "scales": torch.full((1, out), 0.5, dtype=torch.float16), stem + "g_idx": torch.zeros(inner, dtype=torch.int32)})
+        truth[name] = ((codes - 8) * 0.5).to(torch.bfloat16)
+    stored.update({n: t for n, t in truth.items() if not n.endswith("_proj.weight")})
+    hf("m", "llama", stored, quantization_config={"quant_method": "gptq", "bits": 4, "group_size": -1})
+    return "m", truth
+
+
+@layout("AQLM", says=["aqlm"], never=["dequantize NEW"])
+def hf_aqlm():
+    tensors = {"model.layers.0.mlp.up_proj.codes": torch.arange(64, dtype=torch.int32).reshape(2, 32), "model.norm.weight": Numbers()(16)}
+    hf("m", "llama", tensors, quantization_config={"quant_method": "aqlm", "nbits_per_codebook": 16})
     return "m", tensors
 
 

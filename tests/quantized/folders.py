@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import DeepseekV3Config, GptOssConfig, LlamaConfig, Qwen3Config
 
-KEYS = ("quantization_config", "compression_config")  # which a dequantized config does not have
+KEYS = ("quantization_config", "compression_config", "quantization")  # which a dequantized config does not have
 OTHER_FILES = {"generation_config.json": '{"do_sample": false}\n', "tokenizer.json": '{"version": "1.0"}\n'}
 PREFIXES = ["model.", "model.", "model.", "language_model.model.", "model.language_model."]
 LINEAR = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.o_proj", "self_attn.kv_a_proj_with_mqa", "mlp.gate_proj",
@@ -65,7 +65,7 @@ class Folder:
 
     def add_module(self, module):
         rng = self.rng
-        made = self.format.module(rng, self.wild, module) if self.kind == "mixed" else self.format.module(rng, self.wild)
+        made = self.format.module(rng, self.wild, module) if self.kind in ("mixed", "mlx") else self.format.module(rng, self.wild)
         self.tensors.update({f"{module}.{end}": t for end, t in made.items()})
         self.quantized.append(module + ".weight")
         if rng.random() < 0.3:
@@ -95,6 +95,7 @@ class Folder:
             if self.rng.random() < 0.3:
                 config["quantization_config"] = said
             return config
+        config = {**config, **getattr(self.format, "root", dict)()}
         key = "compression_config" if isinstance(self.format, formats.Compressed) and self.rng.random() < 0.15 else KEYS[0]
         return {**config, key: said}
 
@@ -120,13 +121,14 @@ class Folder:
 
     def file_of(self, name):
         """Where a shown tensor stands in a folder of the true ones: in the file of its weight."""
-        stored = next(n for n in (name, name + "_packed", name + "_blocks") if n in self.files)
+        stored = next(n for n in (name, name + "_packed", name + "_blocks", in_words(name)) if n in self.files)
         return self.files[stored]
 
     def write_truth(self, path, dtype=None):
         """A folder of the same tensors, plain; with DTYPE all weights have it."""
         shown = self.truth(dtype or torch.bfloat16)
-        order = [n for stored in self.tensors for n in (stored, stored.replace("_packed", ""), stored.replace("_blocks", ""))
+        order = [n for stored in self.tensors
+                 for n in (stored, stored.replace("_packed", ""), stored.replace("_blocks", ""), stored.replace(".qweight", ".weight"))
                  if n in shown]
         shown = {n: shown[n] for n in dict.fromkeys(order)}
         write(path, shown, {n: self.file_of(n) for n in shown}, self.plain_config())
@@ -134,6 +136,10 @@ class Folder:
     def describe(self):
         rows = [f"  {self.kind}{' with odd numbers' if self.wild else ''}: {json.dumps(self.format.config())}"]
         return "\n".join(rows + [f"    {n} {t.dtype}{list(t.shape)} in {self.files[n]}" for n, t in self.tensors.items()])
+
+
+def in_words(name):
+    return name[:-len("weight")] + "qweight" if name.endswith(".weight") else name
 
 
 def write(path, tensors, files, config):

@@ -5,18 +5,24 @@ A Format has a config as the real class writes it, module(): a weight's tensors 
 numbers(folder, tensors, dtype): name -> tensor as the program shows them. Compressors of compressed-tensors write the
 packed words; everything else is plain codes, so that all of them occur.
 """
+import functools
 import json
+import os
 
+import mlx.core as mx
+import numpy as np
 import torch
 from compressed_tensors.compressors.pack_quantized.base import PackedQuantizationCompressor
+from compressed_tensors.entrypoints.convert.converters.autoawq import AutoAWQConverter
 from compressed_tensors.entrypoints.convert.converters.ct_dequantizer import CompressedTensorsDequantizer
 from compressed_tensors.entrypoints.convert.converters.fp8block_dequantizer import FP8BlockDequantizer
 from compressed_tensors.quantization import QuantizationArgs, QuantizationConfig, QuantizationScheme
 from modelopt import __version__ as MODELOPT_VERSION
 from modelopt.torch.export.convert_hf_config import convert_hf_quant_config_format
 from modelopt.torch.quantization.qtensor import FP8QTensor, NVFP4QTensor
-from transformers import FineGrainedFP8Config, Mxfp4Config
+from transformers import AwqConfig, FineGrainedFP8Config, GPTQConfig, MetalConfig, Mxfp4Config
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize
+from transformers.integrations.metal_quantization import _affine_dequantize_tensor
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 E4M3, E8M0 = torch.float8_e4m3fn, torch.float8_e8m0fnu
@@ -408,6 +414,175 @@ class ModelOpt:
         return out
 
 
+@functools.lru_cache
+def gptqmodel():
+    """What GPTQModel computes with, which takes seconds to import: (a layer's class, from zero points of v1, awq's)."""
+    os.environ["GPTQ_TORCH_TRITON_DEQUANT"] = "0"
+    from gptqmodel.nn_modules.qlinear.torch import TorchLinear
+    from gptqmodel.quantization.awq.utils.packing_utils import dequantize_gemm
+    from gptqmodel.utils.model import convert_gptq_v1_to_v2_format_module
+
+    return TorchLinear, convert_gptq_v1_to_v2_format_module, dequantize_gemm
+
+
+def words(rng, shape):
+    return bytes_of(rng, (*shape[:-1], shape[-1] * 4)).view(torch.int32)
+
+
+class Columns:
+    """GPTQ and AWQ: a scale and a zero point for each output column; shown transposed."""
+    extra = []
+
+    def __init__(self, rng):
+        self.bits, self.group = rng.choice([4, 4, 4, 8]), rng.choice([32, 64, 128, 128, -1])
+        self.kind = rng.choice([torch.float16] * 4 + [torch.bfloat16])
+
+    @property
+    def side(self):
+        return ["qweight", "qzeros", "scales", *self.extra]
+
+    def numbers(self, folder, tensors, dtype):
+        out = dict(tensors)
+        for name in [n for n in tensors if n.endswith(".qweight")]:
+            stem = name[:-len("qweight")]
+            made = self.of_program(*(out.pop(stem + end) for end in self.side))
+            out[stem + "weight"] = made.t().to(dtype).contiguous()
+        return out
+
+
+class Gptq(Columns):
+    """The rows of a weight share words, and g_idx says their groups: all, in any order with desc_act."""
+    extra = ["g_idx"]
+
+    def __init__(self, rng):
+        super().__init__(rng)
+        self.act_order, self.v2 = rng.random() < 0.5, rng.random() < 0.3
+        self.mixed = rng.random() < 0.2
+
+    def config(self):
+        out = plain(GPTQConfig(self.bits, group_size=self.group, desc_act=self.act_order, sym=False,
+                               format="gptq_v2" if self.v2 else "gptq").to_dict())
+        out["checkpoint_format"] = "gptq_v2" if self.v2 else "gptq"
+        return {**out, "dynamic": {"+:.*mlp.*": {"bits": 8}}} if self.mixed else out
+
+    def module(self, rng, wild):
+        bits = rng.choice([4, 8]) if self.mixed else self.bits
+        rows, cols = max(size(rng), 5), size(rng)  # fewer rows than 5 fill one word by either number of bits
+        group = rows if self.group < 0 else self.group
+        groups = up(rows, group)
+        index = torch.arange(rows, dtype=torch.int32) // group
+        if self.act_order:
+            index = index[torch.randperm(rows, generator=rng.torch)]
+        return {"qweight": words(rng, (up(rows * bits, 32), cols)), "qzeros": words(rng, (groups, up(cols * bits, 32))),
+                "scales": scales(rng, (groups, cols), self.kind, wild), "g_idx": index}
+
+    def of_program(self, codes, zeros, scale, index):
+        layer, from_v1, _ = gptqmodel()
+        rows, cols = len(index), scale.shape[1]
+        bits = 8 if codes.shape[0] == up(rows * 8, 32) else 4
+        made = layer(bits=bits, group_size=self.group, sym=False, desc_act=self.act_order, in_features=rows, out_features=cols)
+        made.qweight, made.qzeros, made.scales, made.g_idx = codes.clone(), zeros.clone(), scale, index
+        if not self.v2:
+            from_v1(made, bits, torch.int32)
+        return made.eval().dequantize_weight()
+
+
+class Awq(Columns):
+    """Words along the columns, of 4 bits in an order of their own."""
+
+    def config(self):
+        return plain(AwqConfig(self.bits, group_size=self.group, zero_point=True).to_dict())
+
+    def module(self, rng, wild):
+        group = 32 * rng.randint(1, 9) if self.group < 0 else self.group
+        groups = 1 if self.group < 0 else rng.randint(1, 4)
+        cols = 8 * rng.randint(1, 40)
+        wide = cols * self.bits // 32
+        return {"qweight": words(rng, (groups * group, wide)), "qzeros": words(rng, (groups, wide)),
+                "scales": scales(rng, (groups, cols), self.kind, wild)}
+
+    def of_program(self, codes, zeros, scale):
+        group = codes.shape[0] // scale.shape[0]
+        made = gptqmodel()[2](codes, zeros, scale, self.bits, group)
+        if self.bits == 4:  # a second opinion
+            code, by, zero = AutoAWQConverter(group_size=group)._convert_gemm_module(codes, scale, zeros)
+            other = ((code - zero.repeat_interleave(group, 1)).to(by.dtype) * by.repeat_interleave(group, 1)).t()
+            assert torch.equal(made.nan_to_num(7), other.nan_to_num(7)), "GPTQModel and compressed-tensors differ"
+        return made
+
+
+class Mlx:
+    """MLX: codes times a scale and plus a bias, in groups of a row; experts in one tensor; some modules otherwise."""
+    plus = "biases"
+
+    def __init__(self, rng):
+        self.bits, self.group = rng.choice([4, 4, 8]), rng.choice([32, 64, 64, 128])
+        self.kind = rng.choice([torch.bfloat16, torch.bfloat16, torch.float16, torch.float32])
+        self.side, self.others = ["scales", self.plus], {}
+        self.apart = rng.random() < 0.5
+
+    def config(self):
+        """Also beside it, under the name that MLX reads."""
+        return {"group_size": self.group, "bits": self.bits, **({"mode": "affine"} if self.apart else {}), **self.others}
+
+    def root(self):
+        return {"quantization": self.config()}
+
+    def module(self, rng, wild, name=""):
+        bits, group = self.bits, self.group
+        if self.plus == "biases" and rng.random() < 0.3:
+            bits, group = rng.choice([4, 8]), rng.choice([32, 64, 128])
+            self.others[name] = {"group_size": group, "bits": bits}
+        elif self.plus == "biases" and rng.random() < 0.1:
+            self.others[name] = True
+        shape = (rng.randint(1, 4), size(rng, 60)) if rng.random() < 0.2 else (size(rng),)
+        groups = rng.randint(1, 6)
+        codes = words(rng, (*shape, groups * group * bits // 32)).view(torch.uint32)
+        return {"weight": codes, "scales": scales(rng, (*shape, groups), self.kind, wild),
+                self.plus: (torch.randn((*shape, groups), generator=rng.torch) * 4).to(self.kind)}
+
+    def numbers(self, folder, tensors, dtype):
+        out = dict(tensors)
+        for name in [n for n in tensors if n.endswith(".scales")]:
+            stem = name[:-len("scales")]
+            codes, scale, plus = out[stem + "weight"], out.pop(name), out.pop(stem + self.plus)
+            said = self.others.get(stem[:-1]) or {}
+            bits, group = (said["bits"], said["group_size"]) if isinstance(said, dict) and said else (self.bits, self.group)
+            out[stem + "weight"] = self.of_program(codes, scale, plus, bits, group).to(dtype)
+        return out
+
+    @staticmethod
+    def of_program(codes, scale, plus, bits, group):
+        def given(tensor):
+            if tensor.dtype == torch.bfloat16:
+                return mx.array(tensor.view(torch.uint16).numpy()).view(mx.bfloat16)
+            return mx.array(tensor.numpy())
+
+        made = mx.dequantize(given(codes), given(scale), given(plus), group_size=group, bits=bits)
+        if scale.dtype == torch.bfloat16:
+            return torch.from_numpy(np.array(made.view(mx.uint16))).view(torch.bfloat16)
+        return torch.from_numpy(np.array(made))
+
+
+class Metal(Mlx):
+    """quant_method metal: transformers' own form of it, which rounds once."""
+    plus = "qbiases"
+
+    def config(self):
+        return plain(MetalConfig(bits=self.bits, group_size=self.group).to_dict())
+
+    def root(self):
+        return {}
+
+    def module(self, rng, wild, name=""):
+        made = super().module(rng, wild, name)
+        return {n: t.reshape(-1, t.shape[-1]) for n, t in made.items()}
+
+    @staticmethod
+    def of_program(codes, scale, plus, bits, group):
+        return _affine_dequantize_tensor(codes.view(torch.int32), scale, plus, group, bits).to(scale.dtype)
+
+
 MAKERS = {"blocks": Blocks, "pack": Packed, "gptoss": GptOss, "float": lambda rng: Codes(rng, True), "v4": DeepseekV4,
           "nvfp4": Nvfp4, "scalar": Scalar, "int": lambda rng: Codes(rng, False), "mxfp4": Mxfp4, "mxfp8": Mxfp8,
-          "mixed": Mixed, "static": Static, "modelopt": ModelOpt}
+          "mixed": Mixed, "static": Static, "modelopt": ModelOpt, "gptq": Gptq, "awq": Awq, "mlx": Mlx, "metal": Metal}

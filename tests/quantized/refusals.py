@@ -6,6 +6,7 @@ import os
 import compared
 import folders
 import formats
+import reshard
 import torch
 
 FIXED = {}
@@ -91,9 +92,28 @@ class Case:
             return None if all(p in str(error) for p in self.parts) else f"mounting says {error}"
 
 
-def refused(name, doc, make, config, *parts, separator="."):
+class Damaged(Case):
+    """Contents that no number can be made of: they are found as they are read, and no file is whole."""
+
+    def check_views(self, folder, source, options):
+        del options
+        target = os.path.join(folder, "shown")
+        done = compared.run("export", source, target, "-o", "dequantize,view=huggingface")
+        if done.returncode != 1 or not all(p in done.stdout for p in self.parts):
+            return f"exit {done.returncode} instead of a refusal that has {self.parts}: {done.stdout}"
+        if os.path.exists(os.path.join(target, "model.safetensors")):
+            return "it is refused, but there is a file"
+        try:
+            with reshard.View(source, dequantize=True) as view:
+                view.tensors(0)[NAME + ".weight"].read("torch")
+        except OSError:
+            return None
+        return "the package reads it"
+
+
+def refused(name, doc, make, config, *parts, separator=".", kind=Case):
     def made(full):
-        return Case(full, make, config, parts, separator)
+        return kind(full, make, config, parts, separator)
 
     made.__doc__ = doc
     FIXED[f"quantized-refused-{name}"] = made
@@ -124,7 +144,7 @@ for what, value in (("negative", [-16, 64]), ("negative-columns", [16, -64]), ("
 refused("shape-of-three", "weight_shape has three numbers", changed(packed, "weight_shape", torch.tensor([16, 64, 1])), group(), NAME)
 refused("shape-of-floats", "weight_shape is no integer", changed(packed, "weight_shape", torch.tensor([16.0, 64.0])), group(), NAME)
 
-for method in ("gptq", "awq", "modelopt", "bitsandbytes", "fbgemm_fp8", "hqq", "aqlm", "quark", "torchao", "golden-stick", "nobody's"):
+for method in ("modelopt", "bitsandbytes", "fbgemm_fp8", "hqq", "aqlm", "quark", "torchao", "auto-round", "golden-stick", "nobody's"):
     refused("method-" + method.strip("'s"), f"quant_method {method} is named", blocks, {**FP8, "quant_method": method}, method)
 refused("no-method", "a config without quant_method", blocks, {k: v for k, v in FP8.items() if k != "quant_method"}, "quant_method")
 for word in ("marlin-24", "sparse-24-bitmask", "sparse-bitmask", "mxfp6-pack-quantized"):
@@ -173,3 +193,33 @@ for what, value in (("rows", (2, 5, 3)), ("columns", (2, 6, 2)), ("experts", (1,
             changed(experts, "scales", torch.zeros(value, dtype=torch.uint8)), MXFP4, NAME, separator="_")
 refused("gpt-oss-blocks", "blocks of 15 bytes", changed(experts, "blocks", torch.zeros(2, 6, 3, 15, dtype=torch.uint8)), MXFP4, NAME,
         separator="_")
+
+
+def gptq(rng):
+    return {"qweight": formats.words(rng, (8, 24)), "qzeros": formats.words(rng, (2, 3)), "scales": torch.ones(2, 24, dtype=torch.float16),
+            "g_idx": torch.arange(64, dtype=torch.int32) // 32}
+
+
+def mlx(rng):
+    return {"weight": formats.words(rng, (16, 8)).view(torch.uint32), "scales": torch.ones(16, 2, dtype=torch.float16),
+            "biases": torch.ones(16, 2, dtype=torch.float16)}
+
+
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True}
+for lost in ("scales", "qzeros", "g_idx"):
+    refused("without-" + lost, f"no {lost} beside a GPTQ weight", without(gptq, lost), GPTQ, NAME, lost)
+for what, word in (("checkpoint_format", "marlin"), ("checkpoint_format", "gptq_p"), ("pack_dtype", "int8")):
+    refused(f"gptq-{word}", f"{what} {word}", gptq, {**GPTQ, what: word}, word)
+for number, group in enumerate((-32, 0, 31, 16, -1)):
+    refused(f"gptq-group-{number}", f"group_size {group} of scales [2, 24]", gptq, {**GPTQ, "group_size": group})
+for number, index in enumerate((-1, 2, 1 << 30, -(1 << 31))):
+    refused(f"gptq-group-of-a-column-{number}", f"g_idx says group {index} of 2: found as it is read",
+            changed(gptq, "g_idx", torch.tensor([0, 1] * 31 + [index, 0], dtype=torch.int32)), GPTQ,
+            f"g_idx says that column 62 has group {index} of 2", kind=Damaged)
+refused("gptq-bits", "8 bits of words for 4", gptq, {**GPTQ, "bits": 8}, NAME)
+refused("mlx-mode", "a mode of MLX without a bias", mlx, {"bits": 4, "group_size": 32, "mode": "mxfp4"}, "mxfp4", "mlx_lm.convert")
+refused("mlx-group", "scales of another group size", mlx, {"bits": 4, "group_size": 64}, NAME)
+for bits in (2, 3, 5, 6):
+    refused(f"mlx-{bits}-bits", f"{bits} bits", mlx, {"bits": bits, "group_size": 32}, str(bits))
+for lost in ("scales", "biases"):
+    refused("mlx-without-" + lost, f"no {lost} beside an MLX weight", without(mlx, lost), {"bits": 4, "group_size": 32}, NAME, lost)

@@ -194,11 +194,14 @@ static void test_ranges(void **state)
             const size_t from = round == 0 ? 0 : next(&seed) % all;
             const size_t n = round == 0 ? all : 1 + next(&seed) % (all - from);
             const uint64_t last = from + n - 1;
+            uint64_t begin, end;
             assert_int_equal(rfs_quant_pread(&w->reading, &quant, 7, &scales, got, n, from), 0);
             assert_memory_equal(got, want + from, n);
             assert_int_equal(rfs_quant_sides(&quant, n, from, sides), 0);
             assert_int_equal(rfs_quant_code_at(&quant, from), from / size * stored);
-            assert_int_equal(rfs_quant_code_end(&quant, last), (last / size + 1) * stored);
+            rfs_quant_codes(&quant, n, from, &begin, &end);
+            assert_int_equal(begin, from / size * stored);
+            assert_int_equal(end, (last / size + 1) * stored);
         }
         assert_int_equal(rfs_quant_code_bytes(&quant, all), ROWS * BLOCKS * stored);
         assert_int_equal(rfs_quant_code_bytes(&quant, item), stored);

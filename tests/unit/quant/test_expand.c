@@ -58,6 +58,9 @@ static double decode(enum rfs_quant_code kind, unsigned code)
         return code < 128 ? (int)code : (int)code - 256;
     case RFS_QUANT_UINT8:
         return (int)code - 128;
+    case RFS_QUANT_PLAIN8:
+    case RFS_QUANT_PLAIN4:
+        return code;
     case RFS_QUANT_UINT4:
         return (int)code - 8;
     case RFS_QUANT_E2M1:
@@ -68,6 +71,20 @@ static double decode(enum rfs_quant_code kind, unsigned code)
         return 2 * half;
     }
     return 0;
+}
+
+/* Returns the number of a code: its product, or its product and a sum. */
+static double number_of(const struct rfs_quant *quant, unsigned code, double scale, double zero)
+{
+    const enum rfs_dtype round = (enum rfs_dtype)quant->round;
+    const enum rfs_dtype first = quant->zero == RFS_QUANT_Z_PLUS ? round : RFS_FLOAT32;
+    const bool affine = rfs_quant_is_affine(quant);
+    const double value = decode((enum rfs_quant_code)quant->code, code) - (affine ? 0 : zero);
+    double number = round_to(first, round_to(RFS_FLOAT32, value * scale));
+
+    if (affine)
+        number = round_to(RFS_FLOAT32, number + zero);
+    return round_to((enum rfs_dtype)quant->to, round_to(round, number));
 }
 
 static double get(const unsigned char *at, enum rfs_dtype dtype)
@@ -120,10 +137,7 @@ static void compare(const struct rfs_quant *quant, expand_fn *expand, uint64_t a
     for (size_t i = 0; i < n; i++) {
         const size_t k = i + (halves ? at % 2 : 0);
         const unsigned code = halves ? (unsigned)before[k / 2] >> (k % 2 ? 4 : 0) & 15 : before[k];
-        const double value = decode((enum rfs_quant_code)quant->code, code) - (double)zero;
-        const double product = round_to(RFS_FLOAT32, value * (double)scale);
-        const double rounded = round_to((enum rfs_dtype)quant->round, product);
-        expect(quant, room + i * item, round_to((enum rfs_dtype)quant->to, rounded));
+        expect(quant, room + i * item, number_of(quant, code, (double)scale, (double)zero));
     }
 }
 
@@ -157,6 +171,54 @@ static void test_all_codes(void **state)
                 if (code >= RFS_QUANT_INT8 && code <= RFS_QUANT_UINT4)
                     compare_all(&quant, code == RFS_QUANT_UINT4 ? -8 : 127);
             }
+}
+
+/* All codes of both sizes, plus a number, whichever type products and sums are rounded to. */
+static void test_sums(void **state)
+{
+    static const enum rfs_dtype rounds[] = {RFS_FLOAT32, RFS_BFLOAT16, RFS_FLOAT16};
+    static const float plus[] = {0, -0.0F, -3.25F, 0x1.03p-9F, 65504, -INFINITY, 1e-42F};
+
+    (void)state;
+    for (unsigned i = 0; i < 2 * ARRAY_SIZE(rounds) * 4; i++) {
+        const struct rfs_quant quant = {.code = i % 2 ? RFS_QUANT_PLAIN4 : RFS_QUANT_PLAIN8,
+                                        .zero =
+                                            i / 2 % 2 ? RFS_QUANT_Z_PLUS : RFS_QUANT_Z_PLUS_WIDE,
+                                        .to = i / 4 % 2 ? RFS_FLOAT32 : RFS_BFLOAT16,
+                                        .round = (uint8_t)rounds[i / 8]};
+        for (unsigned k = 0; k < ARRAY_SIZE(plus); k++)
+            compare_all(&quant, plus[k]);
+    }
+}
+
+/* Each code has a scale and a zero point of its own. */
+static void test_columns(void **state)
+{
+    static const enum rfs_dtype rounds[] = {RFS_FLOAT32, RFS_BFLOAT16, RFS_FLOAT16};
+    static const float odd[] = {INFINITY, NAN, -0.0F, 1e-42F, 65504, 6e-8F, 0x1.55p-9F};
+    unsigned char codes[256], room[256 * 4];
+    float scales[256], zeros[256];
+    uint64_t random = test_seed();
+
+    (void)state;
+    for (unsigned i = 0; i < 60; i++) {
+        const struct rfs_quant quant = {.code = RFS_QUANT_PLAIN8,
+                                        .zero = RFS_QUANT_Z_WORDS,
+                                        .to = i % 2 ? RFS_FLOAT32 : RFS_BFLOAT16,
+                                        .round = (uint8_t)rounds[i % 3]};
+        const size_t n = i < 40 ? i : 256 - i;
+        const size_t item = rfs_dtype_bytes((enum rfs_dtype)quant.to);
+        for (size_t k = 0; k < n; k++) {
+            codes[k] = (unsigned char)test_below(&random, 256);
+            zeros[k] = (float)test_below(&random, 257);
+            scales[k] = test_below(&random, 3) ? (float)test_below(&random, 9000) / 777
+                                               : odd[test_below(&random, ARRAY_SIZE(odd))];
+        }
+        rfs_quant_expand_columns(&quant, room, codes, n, scales, zeros);
+        for (size_t k = 0; k < n; k++)
+            expect(&quant, room + k * item,
+                   number_of(&quant, codes[k], (double)scales[k], (double)zeros[k]));
+    }
 }
 
 /* Returns a scale: those at the edges of what tables have, and any others. */
@@ -208,12 +270,17 @@ static void compare_row(const struct rfs_quant *quant, uint64_t *random)
         const size_t at = i + row.at;
         const unsigned code =
             halves ? (unsigned)before[at / 2] >> (at % 2 ? 4 : 0) & 15 : before[i];
-        const double value =
-            decode((enum rfs_quant_code)quant->code, code) - (has_zeros ? (double)zeros[k] : 0);
-        const double product = round_to(RFS_FLOAT32, value * (double)scales[k]);
-        const double rounded = round_to((enum rfs_dtype)quant->round, product);
-        expect(quant, room + i * item, round_to((enum rfs_dtype)quant->to, rounded));
+        const double zero = has_zeros ? (double)zeros[k] : 0;
+        expect(quant, room + i * item, number_of(quant, code, (double)scales[k], zero));
     }
+}
+
+/* Returns a kind of zero points that a kind of codes may have, by a number. */
+static uint8_t zero_of(unsigned code, unsigned number)
+{
+    const bool plain = code == RFS_QUANT_PLAIN8 || code == RFS_QUANT_PLAIN4;
+
+    return !plain ? RFS_QUANT_Z_NONE : number % 2 ? RFS_QUANT_Z_PLUS : RFS_QUANT_Z_PLUS_WIDE;
 }
 
 static void test_rows(void **state)
@@ -230,6 +297,7 @@ static void test_rows(void **state)
                     const struct rfs_quant quant = {.block_cols = blocks[b],
                                                     .code = (uint8_t)code,
                                                     .round = (uint8_t)rounds[r],
+                                                    .zero = zero_of(code, i),
                                                     .to = i % 4 ? RFS_BFLOAT16 : RFS_FLOAT32};
                     compare_row(&quant, &random);
                 }
@@ -305,10 +373,9 @@ static void test_any_environment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_codes),
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_scales),
-        cmocka_unit_test(test_any_environment),
+        cmocka_unit_test(test_all_codes), cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_columns),   cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_scales),    cmocka_unit_test(test_any_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

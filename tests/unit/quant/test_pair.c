@@ -23,6 +23,10 @@
     "\"a\":" GROUP("\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":32")
 #define MODELOPT(algo)                                                                             \
     "{\"quantization_config\":{\"quant_method\":\"modelopt\",\"quant_algo\":\"" algo "\"}}"
+#define SIZES(of, more) "{\"quantization_config\":{" of "\"bits\":4,\"group_size\":8" more "}}"
+#define GPTQ(more) SIZES("\"quant_method\":\"gptq\",", more)
+#define AWQ(more) SIZES("\"quant_method\":\"awq\",", more)
+#define MLX(more) "{\"quantization\":{\"bits\":4,\"group_size\":32" more "}}"
 #define MXFP4 "{\"quantization_config\":{\"quant_method\":\"mxfp4\"}}"
 
 /* A tensor: its name, dtype, shape as text, and bytes, which are all B where DATA is NULL. */
@@ -129,19 +133,105 @@ static const int64_t shape_large[] = {4, INT64_C(1) << 40}, shape_less[] = {4, 6
         "m.weight_shape", "I64", "[2]", 16, data, 0                                                \
     }
 
+#define QWEIGHT                                                                                    \
+    {                                                                                              \
+        "a.qweight", "I32", "[1,2]", 8, NULL, 0                                                    \
+    }
+#define SCALES(shape, n)                                                                           \
+    {                                                                                              \
+        "a.scales", "F16", shape, n, NULL, 0                                                       \
+    }
+#define BIASES(shape, n)                                                                           \
+    {                                                                                              \
+        "a.biases", "F16", shape, n, NULL, 0                                                       \
+    }
+#define QZEROS(shape, n)                                                                           \
+    {                                                                                              \
+        "a.qzeros", "I32", shape, n, NULL, 0                                                       \
+    }
+#define G_IDX(shape, n)                                                                            \
+    {                                                                                              \
+        "a.g_idx", "I32", shape, n, NULL, 0                                                        \
+    }
+#define U32                                                                                        \
+    {                                                                                              \
+        "a.weight", "U32", "[2,4]", 32, NULL, 0                                                    \
+    }
+
 #define UNUSED(weight) "a part of a quantized '" weight "', and no such weight uses it"
 
 static const struct wrong wrongs[] = {
     {NULL, {F8("a.weight", "[2,2]", 4)}, "needs the model's config.json", -ENOENT},
     {"{}", {F8("a.weight", "[2,2]", 4)}, "no weight is quantized", -EINVAL},
     {"{", {F8("a.weight", "[2,2]", 4)}, "config.json", -EINVAL},
-    {"{\"quantization_config\":{\"quant_method\":\"gptq\"}}",
-     {F8("a.weight", "[2,2]", 4)},
-     "quant_method 'gptq' is not read",
+    {GPTQ(""), {F8("a.weight", "[2,2]", 4)}, "has no scales", -EINVAL},
+    {GPTQ(",\"checkpoint_format\":\"marlin\""),
+     {QWEIGHT},
+     "checkpoint_format 'marlin' is not read; try: without dequantize; GPTQModel can",
      -ENOTSUP},
-    {"{\"quantization_config\":{\"quant_method\":\"awq\"}}",
-     {F8("a.weight", "[2,2]", 4)},
-     "quant_method 'awq' is not read",
+    {GPTQ(",\"pack_dtype\":\"int16\""), {QWEIGHT}, "pack_dtype 'int16' is not read", -ENOTSUP},
+    {GPTQ(""), {QWEIGHT, QZEROS("[1,1]", 4), G_IDX("[8]", 32)}, "'a.scales', which", -EINVAL},
+    {GPTQ(""), {QWEIGHT, SCALES("[1,2]", 4), G_IDX("[8]", 32)}, "'a.qzeros', which", -EINVAL},
+    {GPTQ(""), {QWEIGHT, SCALES("[1,2]", 4), QZEROS("[1,1]", 4)}, "'a.g_idx', which", -EINVAL},
+    {GPTQ(""),
+     {QWEIGHT, SCALES("[1,2]", 4), QZEROS("[1,1]", 4), G_IDX("[9]", 36)},
+     "'a.scales': is Float16 [1, 2], which does not fit 'a.qweight'",
+     -EINVAL},
+    {GPTQ(""),
+     {QWEIGHT, SCALES("[2,2]", 8), QZEROS("[2,1]", 8), G_IDX("[8]", 32)},
+     "which does not fit",
+     -EINVAL},
+    {GPTQ(""),
+     {QWEIGHT, SCALES("[1,2]", 4), QZEROS("[1,2]", 8), G_IDX("[8]", 32)},
+     "which does not fit",
+     -EINVAL},
+    {GPTQ(""),
+     {QWEIGHT, SCALES("[1,2]", 4), QZEROS("[1,1]", 4), F32("a.g_idx", "[8]", 32)},
+     "'a.g_idx': is Float32 [8], which does not fit",
+     -EINVAL},
+    {GPTQ(""),
+     {QWEIGHT, SCALES("[1,2]", 4), QZEROS("[1,1]", 4), G_IDX("[8]", 32), F32("a.weight", "[1]", 4)},
+     "the plain 'a.weight' is there, too",
+     -EINVAL},
+    {GPTQ(""), {SCALES("[1,2]", 4)}, UNUSED("a.weight"), -EINVAL},
+    {"{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":3,\"group_size\":8}}",
+     {QWEIGHT},
+     "weights of 3 bits are not read",
+     -ENOTSUP},
+    {"{\"quantization_config\":{\"quant_method\":\"gptq\",\"group_size\":8}}",
+     {QWEIGHT},
+     "'bits' is no number of bits",
+     -EINVAL},
+    {"{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":0}}",
+     {QWEIGHT},
+     "'group_size' is no whole number",
+     -EINVAL},
+    {AWQ(",\"version\":\"gemv\""), {QWEIGHT}, "version 'gemv' is not read", -ENOTSUP},
+    {AWQ(",\"zero_point\":false"), {QWEIGHT}, "zero_point 'false' is not read", -ENOTSUP},
+    {AWQ(""), {QWEIGHT, SCALES("[1,16]", 32)}, "'a.qzeros', which belongs to it", -EINVAL},
+    {AWQ(""),
+     {{"a.qweight", "I32", "[9,2]", 72, NULL, 0}, SCALES("[2,16]", 64), QZEROS("[2,2]", 16)},
+     "which does not fit 'a.qweight'",
+     -EINVAL},
+    {AWQ(""),
+     {{"a.qweight", "I32", "[8,2]", 64, NULL, 0}, SCALES("[1,15]", 30), QZEROS("[1,2]", 8)},
+     "which does not fit 'a.qweight'",
+     -EINVAL},
+    {MLX(""), {U32, SCALES("[2,1]", 4)}, "'a.biases', which belongs to it, is missing", -EINVAL},
+    {MLX(""), {U32, BIASES("[2,1]", 4)}, "'a.scales', which belongs to it, is missing", -EINVAL},
+    {MLX(""), {SCALES("[2,1]", 4)}, UNUSED("a.weight"), -EINVAL},
+    {MLX(""), {BIASES("[2,1]", 4)}, UNUSED("a.weight"), -EINVAL},
+    {MLX(""), {U32, SCALES("[2,2]", 8), BIASES("[2,2]", 8)}, "which does not fit", -EINVAL},
+    {MLX(""), {U32, SCALES("[2,1]", 4), BIASES("[1,1]", 2)}, "which does not fit", -EINVAL},
+    {MLX(""), {U32, SCALES("[2,1]", 4), F32("a.biases", "[2,1]", 8)}, "does not fit", -EINVAL},
+    {MLX(",\"a\":{\"bits\":8,\"group_size\":32}"),
+     {U32, SCALES("[2,1]", 4), BIASES("[2,1]", 4)},
+     "which does not fit",
+     -EINVAL},
+    {MLX(",\"b\":{\"bits\":5,\"group_size\":32}"), {U32}, "weights of 5 bits", -ENOTSUP},
+    {MLX(",\"mode\":\"mxfp4\""),
+     {U32},
+     "mode 'mxfp4' is not read; try: without dequantize; mlx_lm.convert --dequantize can",
      -ENOTSUP},
     {MODELOPT("NVFP4_SVD"), {F8("a.weight", "[2,2]", 4)}, "'NVFP4_SVD' is not read", -ENOTSUP},
     {MODELOPT("MIXED_PRECISION"), {F8("a.weight", "[2,2]", 4)}, "'quantized_layers'", -EINVAL},
@@ -384,6 +474,20 @@ static void test_legal_names(void **state)
           F32("attn.k_scale", "[1]", 4)},
          1},
         {MXFP4, {F32("loss_scales", "[2]", 8), F32("res_blocks", "[2]", 8)}, 2},
+        {GPTQ(""),
+         {QWEIGHT, SCALES("[1,2]", 4), QZEROS("[1,1]", 4), G_IDX("[8]", 32),
+          F32("a.bias", "[2]", 8)},
+         2},
+        {AWQ(""),
+         {{"a.qweight", "I32", "[16,2]", 128, NULL, 0}, SCALES("[2,16]", 64), QZEROS("[2,2]", 16)},
+         1},
+        {MLX(""), {U32, SCALES("[2,1]", 4), BIASES("[2,1]", 4), F32("b.weight", "[1]", 4)}, 2},
+        {MLX(",\"a\":{\"bits\":8,\"group_size\":16}"),
+         {U32, SCALES("[2,1]", 4), BIASES("[2,1]", 4)},
+         1},
+        {"{\"quantization_config\":{\"quant_method\":\"metal\",\"bits\":4,\"group_size\":32}}",
+         {U32, SCALES("[2,1]", 4), {"a.qbiases", "F16", "[2,1]", 4, NULL, 0}},
+         1},
     };
 
     (void)state;
