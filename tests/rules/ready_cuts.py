@@ -28,7 +28,8 @@ LEGACY = {"attention.wq": COLUMN, "attention.wk": COLUMN, "attention.wv": COLUMN
           "feed_forward.w2": ROW}
 HUGGINGFACE = {"q_proj": COLUMN, "k_proj": COLUMN, "v_proj": COLUMN, "o_proj": ROW, "gate_proj": COLUMN, "up_proj": COLUMN,
                "down_proj": ROW, "q_b_proj": COLUMN, "kv_b_proj": COLUMN, "embed_tokens": COLUMN, "lm_head": COLUMN,
-               "shared_head.head": COLUMN, "w1": COLUMN, "w3": COLUMN, "w2": ROW}
+               "shared_head.head": COLUMN, "w1": COLUMN, "w3": COLUMN, "w2": ROW, "in_proj_qkvz": COLUMN, "in_proj_ba": COLUMN,
+               "out_proj": COLUMN}
 MEGATRON = {"linear_qkv": COLUMN, "linear_proj": ROW, "linear_fc1": COLUMN, "linear_fc2": ROW, "word_embeddings": COLUMN,
             "output_layer": COLUMN, "eh_proj": COLUMN, "core_attention": COLUMN, "mlp.experts.experts.linear_fc1": EXPERTS,
             "mlp.experts.experts.linear_fc2": EXPERTS}
@@ -203,7 +204,7 @@ def program_differs(folder):
 
 
 @functools.cache
-def plan_differs(python=None, classes="Llama Mistral Qwen2 Qwen3 Qwen3Moe Qwen2Moe Glm4Moe DeepseekV3"):
+def plan_differs(python=None, classes="Llama Mistral Qwen2 Qwen3 Qwen3Moe Qwen2Moe Glm4Moe DeepseekV3 Qwen3Next"):
     """None, or what the table says else than the plans of transformers for PYTHON, or the current one."""
     program = "import json, transformers as t\nprint(json.dumps({k: {**(getattr(t, k + 'Config').base_model_tp_plan or {}), " \
         "**getattr(t, k + 'ForCausalLM')._tp_plan} for k in %r.split()}))" % classes
