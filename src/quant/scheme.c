@@ -358,11 +358,12 @@ static int add_module(const struct reading *reading, const cJSON *said)
     const int rc = read_sizes(reading, said, &module.bits, &module.group_size);
     if (rc)
         return rc;
-    module.name = strdup(said->string);
-    if (module.name && RFS_PUSH(&reading->scheme->modules, module))
-        return 0;
-    free(module.name);
-    return rfs_fail_memory(reading->err);
+    RFS_FREE char *name = strdup(said->string);
+    module.name = name;
+    if (!name || !RFS_PUSH(&reading->scheme->modules, module))
+        return rfs_fail_memory(reading->err);
+    name = NULL;
+    return 0;
 }
 
 static int read_mlx(const struct reading *reading, const cJSON *config)

@@ -134,11 +134,12 @@ static int add(void *ctx, const struct dirent *entry)
         is = rfs_scan_entry_is(spec, spec->path, entry, S_IFREG, series->err);
     if (is <= 0)
         return is;
-    named.name = strdup(entry->d_name);
-    if (named.name && RFS_PUSH(&series->all, named))
-        return 0;
-    free(named.name);
-    return rfs_fail_memory(series->err);
+    RFS_FREE char *name = strdup(entry->d_name);
+    named.name = name;
+    if (!name || !RFS_PUSH(&series->all, named))
+        return rfs_fail_memory(series->err);
+    name = NULL;
+    return 0;
 }
 
 int rfs_scan_by_name(const struct rfs_source_spec *spec, const char *name, struct rfs_log *log,

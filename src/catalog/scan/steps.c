@@ -494,7 +494,8 @@ static int list_saves(const struct run *run, struct rfs_saves *out)
         const bool is_read = read_tracker(run, &text, NULL) == 0;
         const int64_t step = is_read ? step_by(run, text) : NONE;
         out->tracked = step == NONE ? RFS_TRACKED_NOTHING : step;
-        out->tracked_at = step == NONE ? (struct timespec){0} : written;
+        if (step != NONE)
+            out->tracked_at = written;
     }
     out->folder = all->folder;
     out->digits = all->digits;

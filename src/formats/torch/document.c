@@ -66,13 +66,14 @@ struct rfs_node *rfs_document_text(struct rfs_document *document, const char *te
 struct rfs_node *rfs_document_int(struct rfs_document *document, int64_t value)
 {
     struct rfs_node **known = &document->ints[(uint64_t)value % RFS_DOCUMENT_INTS];
+    struct rfs_node *node = *known;
 
-    if (*known && (*known)->of.integer == value)
-        return *known;
-    *known = new_node(document, RFS_NODE_INT);
-    if (*known)
-        (*known)->of.integer = value;
-    return *known;
+    if (node && node->of.integer == value)
+        return node;
+    node = *known = new_node(document, RFS_NODE_INT);
+    if (node)
+        node->of.integer = value;
+    return node;
 }
 
 struct rfs_node *rfs_document_container(struct rfs_document *document, enum rfs_node_kind kind)
