@@ -306,14 +306,15 @@ static int show_peft(struct rfs_view *view, const struct rfs_params *params, str
 
     if (!shards || !fill_in_order(view, shards, UINT64_MAX))
         return rfs_fail_memory(err);
-    const int rc =
+    int rc =
         group_targets(view, shards, 1, err) ?: rfs_view_adapter_config(view, params, &config, err);
     if (rc)
         return rc;
-    show_text(view, RFS_PEFT_CONFIG, config);
-    /* There is a shard: without tensors there is no config. */
+    /* There is a shard: without tensors there is no config. Shards have the first files (list). */
     shards->names[0] = RFS_PEFT_MODEL;
-    return show_shards(view, shards, "pt", err);
+    rc = show_shards(view, shards, "pt", err);
+    show_text(view, RFS_PEFT_CONFIG, config);
+    return rc;
 }
 
 /* ---- view=unified ---------------------------------------------------------------------------- */

@@ -115,6 +115,10 @@ static void expect_config(struct world *world, const char *alpha)
              alpha);
     assert_int_equal(reshard_lookup(world->view, RESHARD_ROOT, "adapter_model.safetensors", &id),
                      0);
+    memset(have, 0, sizeof have);
+    assert_true(reshard_pread(world->view, id, have, sizeof have - 1, 0) > 8);
+    assert_non_null(strstr(have + 8, "lora_A.weight"));
+    memset(have, 0, sizeof have);
     assert_int_equal(reshard_lookup(world->view, RESHARD_ROOT, "adapter_config.json", &id), 0);
     assert_int_equal(reshard_pread(world->view, id, have, sizeof have - 1, 0), strlen(wanted));
     assert_string_equal(have, wanted);
