@@ -652,6 +652,9 @@ static int run_report(struct request *request, struct rfs_info_report *report,
             ?: rfs_inspect_detect(args->source.store, args->path, args->source.encrypted != NULL,
                                   &kind, err)
             ?: check_cuts(request, kind.what, err);
+    const struct rfs_options *options = &args->source.options;
+    if (rc == 0 && kind.what == RFS_INSPECT_RANK && (options->step >= 0 || options->epoch >= 0))
+        kind.what = RFS_INSPECT_TREE; /* a view finds the save */
     if (rc == 0) {
         tell_mount(report, args->path);
         rc = show(args, &kind, report, err);
