@@ -466,14 +466,6 @@ static bool asks_for_something(const struct rfs_options *options)
     return options->all_steps || rfs_options_first(options, RFS_OPTION_ASKS, 0);
 }
 
-/* Returns whether SOURCE is a folder of hfai's parts, by its contents. */
-static bool has_parts(struct rfs_store *store, const char *source)
-{
-    RFS_FREE char *first = rfs_text_printf("%s/PART_000.pt", source);
-
-    return first && rfs_store_there(store, first);
-}
-
 /*
  * Returns whether links that lead out of the source are refused: users that may write to the source
  * must not choose the files that root reads for others.
@@ -541,8 +533,8 @@ static int open_set(struct reshard_view *set, const char *source,
         return rc;
     set->options.all_steps |= set->config.follow > 0;
     /* hfai's parts are always shown merged, too, and chunks put together. */
-    if (!set->how.tensors && !asks_for_something(options) && !has_parts(set->store, source) &&
-        !rfs_scan_is_described(set->store, source) &&
+    if (!set->how.tensors && !asks_for_something(options) &&
+        !rfs_scan_has_parts(set->store, source) && !rfs_scan_is_described(set->store, source) &&
         !rfs_scan_is_model_parallel(set->store, source))
         return rfs_fail_usage(err,
                               "-o src_strategy=FILE,dst_strategy=FILE; reshard suggest SRC "
@@ -647,7 +639,7 @@ static int choose_tensors(struct rfs_store *store, const char *source,
     const struct rfs_view *maker = how->maker;
 
     if (!how->files && options->format < 0 && options->shown == RFS_SHOW_RANKS &&
-        !has_parts(store, source) && rfs_settings_add(all, "format", "ckpt", NULL))
+        !rfs_scan_has_parts(store, source) && rfs_settings_add(all, "format", "ckpt", NULL))
         return rfs_fail_memory(err);
     return maker && maker->dst ? 0 : lone_rank(store, source, options, file, err);
 }

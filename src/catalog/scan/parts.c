@@ -10,6 +10,7 @@
 #include "base/vec.h"
 #include "catalog/scan/internal.h"
 
+#define FIRST "PART_000.pt"
 #define REMEDY "move files of another save away, or copy the missing ones there"
 
 struct part_name {
@@ -28,6 +29,18 @@ static void free_names(struct part_names *names)
     for (size_t i = 0; i < names->n; i++)
         free(names->data[i].name);
     free(names->data);
+}
+
+bool rfs_scan_is_first_part(const char *name)
+{
+    return strcmp(name, FIRST) == 0;
+}
+
+bool rfs_scan_has_parts(struct rfs_store *store, const char *path)
+{
+    RFS_FREE char *first = rfs_path_join(path, FIRST);
+
+    return first && rfs_store_there(store, first);
 }
 
 /* Matches as glob("PART_*.pt") does. */
@@ -67,8 +80,8 @@ static int add_parts(const struct rfs_source_spec *spec, struct rfs_scan *out,
 
     if (last->number >= names->n) /* else they are all there: no two have one number */
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path), REMEDY,
-                        "the folder holds %zu files PART_*.pt, and '%s' is none of "
-                        "PART_000.pt to PART_%03zu.pt",
+                        "the folder holds %zu files PART_*.pt, and '%s' is none of " FIRST
+                        " to PART_%03zu.pt",
                         names->n, last->name, names->n - 1);
     for (size_t i = 0; i < names->n; i++) {
         struct rfs_scanned *item = rfs_scan_add(out, names->data[i].number, NULL);

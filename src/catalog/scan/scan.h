@@ -103,6 +103,9 @@ void rfs_scan_save_folders(const char *path, struct rfs_path_list *out);
  * opening it has the message.
  */
 bool rfs_scan_is_described(struct rfs_store *store, const char *path);
+/* Says whether a name is that of the first of hfai's parts, and whether a folder has one. */
+bool rfs_scan_is_first_part(const char *name);
+bool rfs_scan_has_parts(struct rfs_store *store, const char *path);
 /* Says whether a folder has a Checkpoint 2.0 of one rank, which has no metadata. */
 bool rfs_scan_is_of_one_rank(struct rfs_store *store, const char *path);
 /*

@@ -236,7 +236,7 @@ static void look_at(struct rfs_store *store, const char *folder, const struct di
     struct stat st;
 
     seen->ranks = seen->ranks || rfs_scan_is_rank(name) || is_weight_map(name);
-    seen->parts = seen->parts || strcmp(name, "PART_000.pt") == 0;
+    seen->parts = seen->parts || rfs_scan_is_first_part(name);
     if (name[0] == '.' || !path || seen->files > seen->strategies || seen->ranks || seen->parts)
         return;
     seen->files++;
