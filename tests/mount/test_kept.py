@@ -77,8 +77,7 @@ def test_the_second_mount_opens_no_source():
         check(stat.S_IMODE(os.stat(os.path.join(cache, name)).st_mode) == 0o600, f"{name} is the user's alone")
     trace = os.path.join(folder("out"), "trace")
     before = ["strace", "-f", "-y", "-qq", "-e", "trace=open,openat,openat2", "-o", trace]
-    env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
-    with Foreground(tree.src, tree.options(f"index_cache={cache}"), before=before, env=env) as m:
+    with Foreground(tree.src, tree.options(f"index_cache={cache}"), before=before) as m:
         compared = sources_opened(tree, trace)
         equal({re.search(r"rank_(\d)/", line)[1] for line in compared}, {"0", "1", "2"}, "ranks that mounting compares")
         equal(listing(m, 2), told, "what is listed")

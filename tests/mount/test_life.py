@@ -35,8 +35,7 @@ def test_listing_opens_no_source():
     tree = small(8)
     trace = os.path.join(folder("out"), "trace")
     before = ["strace", "-f", "-y", "-qq", "-e", "trace=open,openat,openat2", "-o", trace]
-    env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
-    with Foreground(tree.src, tree.options(), before=before, env=env) as m:
+    with Foreground(tree.src, tree.options(), before=before) as m:
         first = opened(trace)
         equal(sorted(set(ranks_of(first))), ["0", "1", "2", "4", "7"], "opened to mount: the first, and those it is compared with")
         equal(sorted(os.listdir(m.mnt)), ["rank_0", "rank_1"], "ls")
@@ -57,8 +56,7 @@ def test_stat_opens_what_the_file_needs():
     tree = Tree(folder("tree"), [Param("w", (64, 8), 0, 0), Param("b", (64,), 0, 0)], 8, 8)
     trace = os.path.join(folder("out"), "trace")
     before = ["strace", "-f", "-y", "-qq", "-e", "trace=open,openat,openat2", "-o", trace]
-    env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
-    with Foreground(tree.src, tree.options(), before=before, env=env) as m:
+    with Foreground(tree.src, tree.options(), before=before) as m:
         first = set(ranks_of(opened(trace)))
         equal(first, {"0", "1", "2", "4"}, "opened to mount")
         os.stat(m.file(5))
@@ -73,8 +71,7 @@ def test_guard_waits_for_the_first_thread():
     tree = small()
     slowly = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=clone,clone3", "-e",
               "inject=clone,clone3:delay_exit=400000"]
-    env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}  # it can't under strace
-    with Foreground(tree.src, tree.options(), before=slowly, env=env) as m:
+    with Foreground(tree.src, tree.options(), before=slowly) as m:
         for rank in range(2):
             same_bytes(m.read(rank), tree.expected(rank), f"rank {rank}")
         equal([line for line in m.log().splitlines() if "warning" in line], [], "warnings")

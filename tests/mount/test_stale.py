@@ -102,8 +102,7 @@ def test_a_disk_that_cannot_be_read():
     tree = Tree(folder("tree"), ROWS, 4, 4)
     inject = ("-P", tree.path(1), "-e", "trace=pread64,preadv", "-e", "inject=pread64,preadv:error=EIO:when=20+")
     before = ["strace", "-f", "-qq", "-o", "/dev/null", *inject]
-    env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
-    with Foreground(tree.src, tree.options(), "--single-thread", before=before, env=env) as m:
+    with Foreground(tree.src, tree.options(), "--single-thread", before=before) as m:
         want = tree.expected(1)
         fd = os.open(m.file(1), os.O_RDONLY)
         for turn in range(200):

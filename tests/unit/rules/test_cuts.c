@@ -70,7 +70,7 @@ static void degrees_and_rules_are_told_apart(void **unused)
 /*
  * What has none: modules of Megatron-Core that are for rules of one's own, their like in
  * HuggingFace's names, and what phi3 and gpt_oss have there; adapters; biases, which Meta's model
- * of Llama does not have.
+ * of Llama does not have; Qwen3-Next's prediction of more tokens, which transformers does not load.
  */
 static const char *const without_cuts[] = {
     "*.mlp.experts.experts.0.*",
@@ -90,6 +90,12 @@ static const char *const without_cuts[] = {
     "*.adapter.*",
     "*.lora_*",
     "layers.*.attention.w?.bias",
+    "mtp.fc.weight",
+    "mtp.norm.weight",
+    "mtp.pre_fc_norm_*.weight",
+    "mtp.layers.?.*_layernorm.weight",
+    "mtp.layers.?.self_attn.*",
+    "mtp.layers.?.mlp.*",
 };
 
 enum { WITHOUT_CUTS = sizeof without_cuts / sizeof *without_cuts };
