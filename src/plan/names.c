@@ -248,9 +248,9 @@ struct name_pattern {
 struct name_map {
     struct rfs_arena *memory; /* that of the names */
     const char *path;
-    bool unwraps;            /* there is no file: names lose their wrappers */
-    struct rfs_intern *from; /* keys */
-    struct rfs_intern *to;   /* names shown by keys without a star */
+    char *(*by)(const char *name); /* there is no file: names become what this makes; or NULL */
+    struct rfs_intern *from;       /* keys */
+    struct rfs_intern *to;         /* names shown by keys without a star */
     RFS_VEC(uint32_t) shown; /* by id in from: id in to, or RFS_NO_ID for one that is left out */
     RFS_VEC(struct name_pattern) patterns; /* keys with a star, which are left out in shown */
     struct rfs_intern *made;               /* names that patterns made, and the values of these */
@@ -425,6 +425,76 @@ static int read_map(struct name_map *map, struct rfs_store *store, struct rfs_er
     return map->memory->failed ? rfs_fail_memory(err) : 0;
 }
 
+/* ---- wrappers -------------------------------------------------------------------------------- */
+
+char *rfs_names_unwrap(const char *name)
+{
+    /* Put there by torch.compile, checkpoints of activations, FSDP, PEFT and DDP. */
+    static const char *const wrappers[] = {"_orig_mod.", "_checkpoint_wrapped_module.",
+                                           "_fsdp_wrapped_module.", "base_model.model.", "module."};
+    char *out = strdup(name);
+    char *to = out;
+
+    for (const char *at = name; out && *at;) {
+        size_t n = 0;
+        for (size_t i = 0; n == 0 && i < sizeof wrappers / sizeof *wrappers; i++)
+            n = strncmp(at, wrappers[i], strlen(wrappers[i])) == 0 ? strlen(wrappers[i]) : 0;
+        at += n;
+        if (n > 0)
+            continue;
+        n = strcspn(at, ".");
+        n += at[n] == '.';
+        memcpy(to, at, n);
+        to += n;
+        at += n;
+    }
+    if (out)
+        *to = '\0';
+    return out;
+}
+
+/* What PEFT's model is in its wrapper, and what its state dict has of an adapter. */
+static const char peft_model[] = "base_model.model.";
+static const char *const peft_parts[] = {".lora_", ".modules_to_save."};
+static const char *const peft_halves[] = {".lora_A.", ".lora_B."};
+
+/* Takes the name of the adapter off: lora_A.default.weight becomes lora_A.weight. */
+static void drop_adapter_name(char *name)
+{
+    for (size_t i = 0; i < sizeof peft_halves / sizeof *peft_halves; i++) {
+        char *half = strstr(name, peft_halves[i]);
+        char *adapter = half ? half + strlen(peft_halves[i]) : NULL;
+        char *rest = adapter ? strchr(adapter, '.') : NULL;
+        if (rest)
+            memmove(adapter, rest + 1, strlen(rest + 1) + 1);
+    }
+}
+
+/*
+ * Returns the name by which PEFT's files have a tensor of its model's state dict, wherever that is;
+ * owned. Empty for weights below the adapter. NULL when out of memory.
+ *
+ *     model.base_model.model.model.layers.0.self_attn.q_proj.lora_A.default.weight
+ *     ->    base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight
+ */
+static char *adapter_name(const char *name)
+{
+    const char *model = strstr(name, peft_model);
+    bool is = false;
+
+    for (size_t i = 0; i < sizeof peft_parts / sizeof *peft_parts; i++)
+        is |= strstr(name, peft_parts[i]) != NULL;
+    if (!is || !model)
+        return strdup(model ? "" : name);
+    RFS_FREE char *bare = rfs_names_unwrap(model);
+    char *out = bare ? rfs_text_printf("%s%s", peft_model, bare) : NULL;
+    if (out)
+        drop_adapter_name(out);
+    return out;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
 static int open_map(const struct rfs_names_config *config, struct rfs_names *names,
                     struct rfs_error *err)
 {
@@ -439,9 +509,11 @@ static int open_map(const struct rfs_names_config *config, struct rfs_names *nam
     map->made = rfs_intern_new();
     if (!map->path || !map->from || !map->to || !map->made)
         return rfs_fail_memory(err);
-    map->unwraps = strcmp(config->names, "unwrap") == 0;
-    map->met = map->unwraps;
-    return map->unwraps ? 0 : read_map(map, config->store, err);
+    map->by = config->adapters                       ? adapter_name
+              : strcmp(config->names, "unwrap") == 0 ? rfs_names_unwrap
+                                                     : NULL;
+    map->met = map->by != NULL;
+    return map->by ? 0 : read_map(map, config->store, err);
 }
 
 int rfs_names_open(const struct rfs_names_config *config, struct rfs_names **out,
@@ -485,7 +557,8 @@ int rfs_names_digest(const struct rfs_names *names, uint64_t digest[2])
     if (!state)
         return -1;
     XXH3_128bits_reset(state);
-    XXH3_128bits_update(state, &map->unwraps, sizeof map->unwraps);
+    const unsigned char by = map->by == rfs_names_unwrap ? 1 : map->by ? 2 : 0;
+    XXH3_128bits_update(state, &by, sizeof by);
     for (uint32_t id = 0; id < map->shown.n; id++) {
         const uint32_t shown = map->shown.data[id];
         const char *from = rfs_intern_text(map->from, id);
@@ -622,41 +695,18 @@ bool rfs_names_is_state(const struct rfs_names *names, const char *name)
     return names && rfs_known_has(names->states, name);
 }
 
-/* ---- wrappers -------------------------------------------------------------------------------- */
-
-char *rfs_names_unwrap(const char *name)
+/*
+ * Returns the name that the map's function makes, as the map owns it; NULL: it is empty, and left
+ * out. One that can't be made stays.
+ */
+static const char *rename_by_function(struct name_map *map, const char *name)
 {
-    /* Put there by torch.compile, checkpoints of activations, FSDP, PEFT and DDP. */
-    static const char *const wrappers[] = {"_orig_mod.", "_checkpoint_wrapped_module.",
-                                           "_fsdp_wrapped_module.", "base_model.model.", "module."};
-    char *out = strdup(name);
-    char *to = out;
-
-    for (const char *at = name; out && *at;) {
-        size_t n = 0;
-        for (size_t i = 0; n == 0 && i < sizeof wrappers / sizeof *wrappers; i++)
-            n = strncmp(at, wrappers[i], strlen(wrappers[i])) == 0 ? strlen(wrappers[i]) : 0;
-        at += n;
-        if (n > 0)
-            continue;
-        n = strcspn(at, ".");
-        n += at[n] == '.';
-        memcpy(to, at, n);
-        to += n;
-        at += n;
-    }
-    if (out)
-        *to = '\0';
-    return out;
-}
-
-/* Returns the name without wrappers, as the map owns it. One that can't be made stays. */
-static const char *unwrapped(struct name_map *map, const char *name)
-{
-    RFS_FREE char *bare = rfs_names_unwrap(name);
+    RFS_FREE char *bare = map->by(name);
 
     if (bare && strcmp(bare, name) == 0)
         return name;
+    if (bare && !*bare && map->by == adapter_name)
+        return NULL;
     const uint32_t id = bare ? rfs_intern_add(map->made, bare, strlen(bare)) : RFS_NO_ID;
     const char *made = id == RFS_NO_ID ? NULL : rfs_intern_text(map->made, id);
     const char *wrong = made ? wrong_with(made) : NO_MEMORY;
@@ -671,8 +721,8 @@ const char *rfs_names_renamed(const struct rfs_names *names, const char *name)
 {
     struct name_map *map = names ? names->map : NULL;
 
-    if (map && map->unwraps)
-        return unwrapped(map, name);
+    if (map && map->by) /* with ADAPTERS, names of an optimizer's state are known */
+        return rfs_names_is_state(names, name) ? NULL : rename_by_function(map, name);
     const uint32_t id =
         map && !strchr(name, '*') ? rfs_intern_find(map->from, name, strlen(name)) : RFS_NO_ID;
 

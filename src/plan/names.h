@@ -20,6 +20,11 @@ struct rfs_names_config {
     const char *drop_option; /* the option that DROP is of, for messages; NULL: drop */
     const char *dtype;       /* "bfloat16", or rules, or NULL; names.c has their grammar */
     bool weights;            /* values that a training saves beside the weights are not shown */
+    /*
+     * Tensors of PEFT's adapter have the names of its files, and weights below it are not shown;
+     * NAMES is a word for messages then.
+     */
+    bool adapters;
 };
 
 /*

@@ -408,6 +408,10 @@ static int plan(struct rfs_view *view, struct rfs_error *err)
 
     names.weights =
         options->shown == RFS_SHOW_HUGGINGFACE && !options->names && !options->only && !view->rules;
+    names.adapters = options->shown == RFS_SHOW_PEFT && !options->names && !view->rules;
+    names.weights |= names.adapters;
+    if (names.adapters)
+        names.names = "view=peft";
     rc = rc ?: check_torch_options(view, err)
             ?: rfs_names_open(&names, &view->names, err)
             ?: check_unread(view, err);

@@ -16,13 +16,14 @@ import compared
 import dcp_program
 import megatron_gpt
 import numpy as np
+import peft_saves
 import torch
 import training_names
 import transformers_cases
 import views
 from megatron_cases import DTYPES, as_tensor, as_value
 
-FIXED = {}
+FIXED = dict(peft_saves.FIXED)
 KINDS = ["qwen3", "llama", "qwen2", "mistral", "qwen3_moe", "mixtral", "qwen2_moe"]
 TARGETS = [list(adapters.LINEAR), ["linear_qkv", "linear_proj"], ["linear_fc1", "linear_fc2"], ["linear_qkv"]]
 CANONICAL = {"linear_qkv": ["linear_q", "linear_k", "linear_v"], "linear_fc1": ["linear_fc1_gate", "linear_fc1_up"]}
