@@ -94,6 +94,10 @@ static int report_end(pid_t child, struct rfs_error *err)
         return rfs_fail(err, -EIO, RFS_NOWHERE,
                         "sandbox=log and dmesg, to see which; sandbox=off, to do without",
                         "the sandbox has ended the server for a system call that it does not know");
+    if (WIFSIGNALED(status))
+        return rfs_fail(err, -EIO, RFS_NOWHERE, "--debug, to see how far it gets",
+                        "signal %d (%s) ended the server before the mount answered",
+                        WTERMSIG(status), strsignal(WTERMSIG(status)));
     return rfs_fail(err, -EIO, RFS_NOWHERE, "--debug, to see how far it gets",
                     "the server ended before the mount answered");
 }

@@ -36,7 +36,8 @@ static void add(struct source *source, bool named, char *name, unsigned ndim, co
 
     assert_true(source->n < MOST);
     *type = (struct rfs_type){.kind = RFS_TENSOR, .dtype = RFS_FLOAT32, .ndim = (uint8_t)ndim};
-    memcpy(type->dims, dims, ndim * sizeof *dims);
+    for (unsigned i = 0; i < ndim; i++)
+        type->dims[i] = dims[i];
     assert_true(rfs_type_bytes(type, &type->bytes));
     source->tensors[source->n++] = (struct rfs_rules_tensor){name, type};
     source->unnamed += !named;
