@@ -79,7 +79,8 @@ class Degrees:
     def stages(self, name, tensors, model):
         """The stages that have a parameter."""
         if any(part in name for part in FIRST) and not name.startswith("mtp."):
-            tied = not any(n in tensors for n in ("output_layer.weight", "lm_head.weight"))
+            outputs = ("output_layer.weight", "lm_head.weight")
+            tied = not any(n.removeprefix("module.") in outputs for n in tensors)
             return {0, self.pp - 1} if tied else {0}
         layer = re.match(r"(?:module\.)?(?:decoder|model)\.layers\.(\d+)\.", name)
         if not layer or int(layer[1]) >= model.num_hidden_layers:
