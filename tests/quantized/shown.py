@@ -213,7 +213,7 @@ def names(case):
     path = case.new("names.json")
     chosen = case.rng.sample(shown, min(3, len(shown)))
     with open(path, "w", encoding="utf-8") as out:
-        json.dump({n: case.rng.choice([f"other.{k}", f"new.{k}.weight"]) for k, n in enumerate(chosen)}, out)
+        json.dump({n: case.rng.choice([f"renamed.{k}", f"new.{k}.weight"]) for k, n in enumerate(chosen)}, out)
     options = {"view": "huggingface", "names": path}
     if case.rng.random() < 0.5:
         options = {"view": "huggingface", "only": ";".join(chosen)}
