@@ -96,8 +96,8 @@ int rfs_catalog_weigh_aside(struct rfs_catalog *catalog, struct rfs_error *err);
 int rfs_catalog_tell_aside(struct rfs_catalog *catalog, struct rfs_log *log, bool quiet,
                            bool strict, struct rfs_error *err);
 /*
- * Says whether the files have the names that Meta gives to those of tensor-parallel ranks, of which
- * there may be one.
+ * Says whether the files are named as Meta names those of tensor-parallel ranks. There may be one
+ * rank.
  */
 bool rfs_catalog_is_model_parallel(const struct rfs_catalog *catalog);
 /* Says whether the ranks are the parts of hfai's dist_ckpt, which have no index. */

@@ -155,12 +155,12 @@ size_t rfs_format_stem(const char *name, enum rfs_format format);
  */
 bool rfs_format_of_file(const char *name, const unsigned char *head, size_t n,
                         enum rfs_format *format);
+/* Says whether the ending of a file of FORMAT says little, so that its first bytes decide. */
+bool rfs_format_is_vague(enum rfs_format format);
 /*
  * Corrects the FORMAT by a name whose ending says little, as .ckpt and .bin, where the first N
  * bytes show that the file is of another.
  */
-/* Says whether the ending of a file of FORMAT says little, so that its first bytes decide. */
-bool rfs_format_is_vague(enum rfs_format format);
 void rfs_format_correct(const unsigned char *head, size_t n, enum rfs_format *format);
 /* Writes a list of first endings, "A, B or C": of ALL formats, or of those that are not BESIDE. */
 #define RFS_FORMAT_ENDINGS_TEXT 160

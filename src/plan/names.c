@@ -44,6 +44,7 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "base/vec.h"
+#include "formats/safetensors/peft.h"
 #include "rules/known.h"
 
 #include <stdatomic.h>
@@ -431,7 +432,7 @@ char *rfs_names_unwrap(const char *name)
 {
     /* Put there by torch.compile, checkpoints of activations, FSDP, PEFT and DDP. */
     static const char *const wrappers[] = {"_orig_mod.", "_checkpoint_wrapped_module.",
-                                           "_fsdp_wrapped_module.", "base_model.model.", "module."};
+                                           "_fsdp_wrapped_module.", RFS_PEFT_PREFIX, "module."};
     char *out = strdup(name);
     char *to = out;
 
@@ -453,8 +454,7 @@ char *rfs_names_unwrap(const char *name)
     return out;
 }
 
-/* What PEFT's model is in its wrapper, and what its state dict has of an adapter. */
-static const char peft_model[] = "base_model.model.";
+/* What the state dict of PEFT's model has of an adapter. */
 static const char *const peft_parts[] = {".lora_", ".modules_to_save."};
 static const char *const peft_halves[] = {".lora_A.", ".lora_B."};
 
@@ -479,7 +479,7 @@ static void drop_adapter_name(char *name)
  */
 static char *adapter_name(const char *name)
 {
-    const char *model = strstr(name, peft_model);
+    const char *model = strstr(name, RFS_PEFT_PREFIX);
     bool is = false;
 
     for (size_t i = 0; i < sizeof peft_parts / sizeof *peft_parts; i++)
@@ -487,7 +487,7 @@ static char *adapter_name(const char *name)
     if (!is || !model)
         return strdup(model ? "" : name);
     RFS_FREE char *bare = rfs_names_unwrap(model);
-    char *out = bare ? rfs_text_printf("%s%s", peft_model, bare) : NULL;
+    char *out = bare ? rfs_text_printf("%s%s", RFS_PEFT_PREFIX, bare) : NULL;
     if (out)
         drop_adapter_name(out);
     return out;

@@ -809,8 +809,8 @@ static bool is_words(const struct rfs_type *type, uint64_t rows, uint64_t cols)
 }
 
 /*
- * Sets codes of BITS bits, with a scale and a zero point for each of COLS columns in each of GROUPS
- * rows, of ROWS rows in all. False if they do not fit.
+ * Sets codes of BITS bits in ROWS rows. Each column has a scale and a zero point for each group of
+ * rows. False if they do not fit.
  */
 static bool set_columns(const struct pairing *p, struct weight *weight, uint32_t bits,
                         uint64_t rows)

@@ -253,8 +253,8 @@ static bool take_operator(struct rfs_lex *p, const struct op *op)
 }
 
 /*
- * Passes what the operators of LEVELS join, the last of which bind strongest. PARSE passes the
- * terms.
+ * Passes what the operators of LEVELS join. Those of the last level bind strongest. PARSE passes
+ * the terms.
  */
 static const struct number *parse_joined(struct rfs_lex *p, const struct op *const *levels,
                                          const struct number *(*parse)(struct rfs_lex *))

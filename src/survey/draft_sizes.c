@@ -148,7 +148,7 @@ static bool is_shape(const struct key *key)
     return key->kind != FIRST && (key->kind != COUNT || !strstr(key->key, "layers"));
 }
 
-/* Returns whether the word that a name begins with, but for a plain one, is in another name. */
+/* Returns whether the first word of a name is in another name, or is a plain one. */
 static bool shares_first(const char *name, const char *other)
 {
     const size_t n = strcspn(name, "_");

@@ -243,14 +243,15 @@ def test_try_again():
 
 def test_no_memory_while_ranks_are_compared():
     """Before the mount answers, and with the first plan."""
-    for when in range(1, 4):
+    for when in range(1, 7):
         tree = Tree(folder(f"tree-{when}"), usual(4), 4, 2)
         with injected(tree, READS, f"error=ENOMEM:when={when}", "--single-thread") as m:
             for _ in range(8):  # strace counts the reads of each thread by themselves
                 for rank in range(2):
                     check(outcome(read_all, m.file(rank)) in (tree.expected(rank), "ENOMEM"), f"{when}: rank {rank}")
             all_right(m, tree, range(2))
-        was_injected(tree)
+        if when < 4:  # a thread that shares its reads with others may not come to more
+            was_injected(tree)
 
 
 def test_a_source_that_may_not_be_read():

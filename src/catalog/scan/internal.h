@@ -239,12 +239,15 @@ int rfs_scan_steps(const struct rfs_source_spec *spec, struct rfs_log *log, stru
  */
 int rfs_scan_series(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
                     struct rfs_saves *saves, struct rfs_error *err);
+/* Takes what a source is, or finds nothing: n of OUT stays 0. 0, or -errno with *err filled. */
+typedef int rfs_scan_fn(const struct rfs_source_spec *spec, struct rfs_log *log,
+                        struct rfs_scan *out, struct rfs_error *err);
 /* Takes what a source is by itself, which may be of any kind. */
 int rfs_scan_source(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
                     struct rfs_error *err);
-/* Takes that of the folder or file NAME in SPEC's source. */
-int rfs_scan_by_name(const struct rfs_source_spec *spec, const char *name, struct rfs_log *log,
-                     struct rfs_scan *out, struct rfs_error *err);
+/* Scans the folder or file NAME in SPEC's source by SCAN. step= and epoch= have chosen it. */
+int rfs_scan_by_name(const struct rfs_source_spec *spec, const char *name, rfs_scan_fn *scan,
+                     struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err);
 /*
  * Takes the folder of SPEC's step, one of SPEC->saves, without listing folders again. One that has
  * lost its files since it was listed is refused.

@@ -142,8 +142,8 @@ static int add(void *ctx, const struct dirent *entry)
     return 0;
 }
 
-int rfs_scan_by_name(const struct rfs_source_spec *spec, const char *name, struct rfs_log *log,
-                     struct rfs_scan *out, struct rfs_error *err)
+int rfs_scan_by_name(const struct rfs_source_spec *spec, const char *name, rfs_scan_fn *scan,
+                     struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err)
 {
     struct rfs_options options = *spec->options;
     struct rfs_source_spec inner = *spec;
@@ -156,14 +156,14 @@ int rfs_scan_by_name(const struct rfs_source_spec *spec, const char *name, struc
     inner.path = path;
     inner.options = &options;
     inner.saves = NULL;
-    return rfs_scan_source(&inner, log, out, err);
+    return scan(&inner, log, out, err);
 }
 
 /* Returns the format of the checkpoint of a name, NULL if there is none. */
 static const struct rfs_format_row *kind_of(const struct series *series, const struct named *named)
 {
     struct rfs_scan scan = {0};
-    const int rc = rfs_scan_by_name(series->spec, named->name, NULL, &scan, NULL);
+    const int rc = rfs_scan_by_name(series->spec, named->name, rfs_scan_source, NULL, &scan, NULL);
     const struct rfs_format_row *row = rc || scan.n == 0 ? NULL
                                        : scan.described  ? scan.described
                                                          : &rfs_formats[scan.format];
@@ -225,7 +225,8 @@ static int take(const struct series *series, struct rfs_log *log, struct rfs_sca
 
     for (size_t i = series->n; i-- > 0;)
         if (rfs_scan_lets(options, &saves[i].save))
-            return rfs_scan_by_name(series->spec, saves[i].name, log, out, series->err);
+            return rfs_scan_by_name(series->spec, saves[i].name, rfs_scan_source, log, out,
+                                    series->err);
     return rfs_fail(series->err, -ENOENT, RFS_IN(series->spec->path), "one of those",
                     "no save of these numbers in it; there are %zu, and the last is %s", series->n,
                     saves[series->n - 1].name);

@@ -227,22 +227,6 @@ static int look(struct run *run)
 
 /* ---- one save -------------------------------------------------------------------------------- */
 
-/* Scans a folder of the source by name as rfs_scan_described does. */
-static int scan_folder(const struct rfs_source_spec *spec, const char *name, struct rfs_log *log,
-                       struct rfs_scan *out, struct rfs_error *err)
-{
-    struct rfs_options options = *spec->options;
-    struct rfs_source_spec inner = *spec;
-    RFS_FREE char *path = rfs_path_join(spec->path, name);
-
-    if (!path)
-        return rfs_fail_memory(err);
-    inner.path = path;
-    options.step = options.epoch = RFS_ANY_NUMBER; /* they have chosen the folder */
-    inner.options = &options;
-    return rfs_scan_described(&inner, log, out, err);
-}
-
 static int fail_lost(const struct rfs_source_spec *spec, const char *name, struct rfs_error *err)
 {
     return rfs_fail(err, -ENOENT, RFS_IN(spec->path), "a save that is there",
@@ -259,11 +243,12 @@ int rfs_scan_step(const struct rfs_source_spec *spec, struct rfs_log *log, struc
     if (saves->names) {
         const struct rfs_save *at =
             bsearch(&save, saves->data, saves->n, sizeof save, rfs_scan_saves_compare);
-        return at ? rfs_scan_by_name(spec, saves->names[at - saves->data], log, out, err)
+        return at ? rfs_scan_by_name(spec, saves->names[at - saves->data], rfs_scan_source, log,
+                                     out, err)
                   : rfs_fail(err, -ENOENT, RFS_IN(spec->path), NULL, "the save is not there");
     }
     put_name(saves, save.step, name);
-    const int rc = scan_folder(spec, name, log, out, err);
+    const int rc = rfs_scan_by_name(spec, name, rfs_scan_described, log, out, err);
     return rc || out->n > 0 ? rc : fail_lost(spec, name, err);
 }
 
@@ -275,7 +260,7 @@ static bool is_finished(const struct run *run, int64_t step)
     if (!run->layout->lacks)
         return true;
     put_name(run->saves, step, name);
-    const int rc = scan_folder(run->spec, name, NULL, &scan, NULL);
+    const int rc = rfs_scan_by_name(run->spec, name, rfs_scan_described, NULL, &scan, NULL);
     /* take has messages of other failures */
     const bool finished = (rc || scan.n > 0) && !scan.unfinished;
     rfs_scan_free(&scan);
@@ -316,7 +301,7 @@ static int fail_unfinished(const struct run *run, const char *name)
 static int take(const struct run *run, const char *name, struct rfs_log *log, struct rfs_scan *out)
 {
     struct rfs_error why = {0};
-    const int rc = scan_folder(run->spec, name, log, out, &why);
+    const int rc = rfs_scan_by_name(run->spec, name, rfs_scan_described, log, out, &why);
 
     if (run->layout->lacks && (out->unfinished || (rc == 0 && out->n == 0)))
         return fail_unfinished(run, name);

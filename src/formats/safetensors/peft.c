@@ -9,7 +9,7 @@
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 /* What the names of PEFT begin with, and those of A and of B end in. */
-static const char prefix[] = "base_model.model.";
+static const char prefix[] = RFS_PEFT_PREFIX;
 static const char *const ends[] = {".lora_A.weight", ".lora_B.weight"};
 
 /* One of the two tensors of a module. */

@@ -12,6 +12,7 @@
 
 #define RFS_PEFT_CONFIG "adapter_config.json"
 #define RFS_PEFT_MODEL "adapter_model.safetensors"
+#define RFS_PEFT_PREFIX "base_model.model." /* of its names: what PEFT's model is in its wrapper */
 
 /* An adapter, as its tensors show it. */
 struct rfs_peft {
