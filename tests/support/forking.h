@@ -55,6 +55,8 @@ static inline void forking_test(bool (*work)(void *ctx), void *ctx)
             _exit(work(ctx) && work(ctx) ? 0 : 1);
         }
         assert_int_equal(waitpid(child, &status, 0), child);
+        if (status != 0)
+            print_message("child %d of %d: status %#x\n", i, FORKING_CHILDREN, status);
         n_wrong += status != 0;
     }
     atomic_store(&forking.stop, true);

@@ -90,7 +90,11 @@ static struct rfs_http_lane *new_lane(void)
     if (!lane)
         return NULL;
     lane->process = getpid();
+    /* Both kinds of handles are made under the lock: libcurl spins on one of its own there, which a
+     * fork would leave taken in the child. */
+    pthread_mutex_lock(&all.lock);
     lane->multi = curl_multi_init();
+    pthread_mutex_unlock(&all.lock);
     if (lane->multi) {
         curl_multi_setopt(lane->multi, CURLMOPT_MAXCONNECTS, CONNECTIONS_KEPT);
         return lane;
@@ -502,11 +506,15 @@ static struct handle *idle_handle(struct rfs_http_lane *lane)
         return handle;
     }
     handle = calloc(1, sizeof *handle);
-    if (handle && !(handle->easy = curl_easy_init())) {
-        free(handle);
-        handle = NULL;
-    }
-    return handle;
+    if (!handle)
+        return NULL;
+    pthread_mutex_lock(&all.lock);
+    handle->easy = curl_easy_init();
+    pthread_mutex_unlock(&all.lock);
+    if (handle->easy)
+        return handle;
+    free(handle);
+    return NULL;
 }
 
 int rfs_http_start(struct rfs_http_lane *lane, struct rfs_http *http)
