@@ -386,6 +386,33 @@ def test_a_keeper_hears_no_signal_and_ends_with_its_server():
     eventually(lambda: not os.path.exists(f"/proc/{pid}"), "the keeper ends")
 
 
+def numbers(mnt):
+    """What the kernel calls a mount; the next one may be given the same."""
+    fd = os.open(mnt, os.O_RDONLY)
+    try:
+        return os.fstat(fd).st_dev, re.search(r"mnt_id:\s*(\d+)", read_all(f"/proc/self/fdinfo/{fd}").decode())[1]
+    finally:
+        os.close(fd)
+
+
+@alone
+def test_a_late_keeper_leaves_the_next_mount_alone():
+    tree, met = small(), 0
+    for _ in range(20):  # what else is mounted on this machine may take the numbers
+        with Mount(tree.src, tree.options()) as m:
+            late, before = keeper(m.mnt), numbers(m.mnt)
+            os.kill(late, signal.SIGSTOP)
+            unmount(m.mnt)
+            equal(run(reshardfs, tree.src, m.mnt, "-o", tree.options()).returncode, 0, "status of the second mount")
+            met += numbers(m.mnt) == before
+            os.kill(late, signal.SIGCONT)
+            eventually(lambda: len(servers(m.mnt)) == 1, "the first keeper and its server end")
+            same_bytes(m.read(0), tree.expected(0), "the second mount")
+        if met >= 3:
+            return
+    check(False, f"the second mount had the numbers of the first {met} times")
+
+
 def test_what_others_have_mounted_there_stays():
     """After a lazy unmount, the mount point is anybody's, though the first server still serves."""
     tree = small(scale=12)
