@@ -425,8 +425,10 @@ static int plan(struct rfs_view *view, struct rfs_error *err)
     config.lost = view->set->how.late ? RFS_LOST_REPORTED : RFS_LOST_REFUSED;
     config.by_rules = rfs_view_by_rules(view);
     rc = rfs_planner_new(&config, &view->planner, err);
-    if (rc)
+    if (rc) {
+        rfs_view_offer_cuts(view, err);
         return rc;
+    }
     rfs_planner_scale(view->planner, &view->scale);
     if (keeps_values(view))
         rfs_catalog_keep_values(view->source);

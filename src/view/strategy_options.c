@@ -111,6 +111,46 @@ static int make_strategy(struct rfs_view *view, const char *option, const char *
               : rfs_plan_strategy_by_rules(view->set->store, option, value, &named, log, out, err);
 }
 
+/* The numbers of a model that is not known: each is as good as any. */
+struct unknown_model {
+    uint32_t ranks;
+    bool asked;
+};
+
+static int take_any_number(void *ctx, const char *key, uint64_t *number, struct rfs_error *err)
+{
+    struct unknown_model *model = ctx;
+
+    (void)key;
+    (void)err;
+    model->asked = true;
+    *number = model->ranks;
+    return 0;
+}
+
+void rfs_view_offer_cuts(const struct rfs_view *view, struct rfs_error *err)
+{
+    static const char remedy[] = "; try: " RFS_STRATEGY_WANTED;
+    RFS_CLEANUP(names_end) struct names names = {0};
+    struct unknown_model model = {.ranks = rfs_catalog_ranks(view->catalog)};
+    struct rfs_strategy *made = NULL;
+    struct rfs_error unused = {0};
+
+    if (!rfs_text_ends(err->text, remedy) || read_names(view, &names, &unused))
+        return;
+    RFS_FREE char *cuts = rfs_text_printf("tp%" PRIu32, model.ranks);
+    struct rfs_layout_rules_use use = {
+        .names = names.list.data, .n = names.list.n, .number = take_any_number, .ctx = &model};
+    if (!cuts ||
+        rfs_plan_strategy_by_rules(view->set->store, "src_rules", cuts, &use, NULL, &made, &unused))
+        return;
+    rfs_strategy_free(made);
+    const size_t n = strlen(err->text);
+    snprintf(err->text + n, sizeof err->text - n,
+             "; or src_rules=%s%s, where they are tensor-parallel ranks", cuts,
+             model.asked && !view->options.hf_config ? ",hf_config=config.json" : "");
+}
+
 /* Returns the layout that rules give to a parameter, or NULL. */
 static const struct rfs_layout *find_layout(const struct rfs_strategy *strategy, const char *param)
 {

@@ -15,3 +15,10 @@ struct rfs_view;
  * of the files. Headers that have been read must fit. Returns 0, or -errno with *err filled.
  */
 int rfs_view_take_strategies(struct rfs_view *view, struct rfs_error *err);
+
+/*
+ * Adds ready cuts to the remedy of an error that wants a strategy of the source
+ * (RFS_STRATEGY_WANTED), where they know all parameters of its ranks. Does nothing to others. Reads
+ * what rfs_view_take_strategies does for rules of the source.
+ */
+void rfs_view_offer_cuts(const struct rfs_view *view, struct rfs_error *err);

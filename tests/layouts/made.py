@@ -1058,6 +1058,41 @@ def export_cuts():
     return "tp", llama()
 
 
+def tensor_parallel(devices, *ranks):
+    """Ranks of one group, each as often as it is named; no file says how they were cut."""
+    hf("hf")
+    subprocess.run(["reshard", "export", "hf", "cut", "-o", f"convert=llama,dst_rules=tp{devices}"], check=True, stdout=subprocess.DEVNULL)
+    for i, rank in enumerate(ranks):
+        os.makedirs(f"tp/rank_{i}")
+        shutil.copyfile(f"cut/rank_{rank}/checkpoint_{rank}.safetensors", f"tp/rank_{i}/checkpoint_{i}.safetensors")
+    shutil.copyfile("hf/config.json", "tp/config.json")
+    shutil.rmtree("cut")
+    return "tp", llama()
+
+
+@layout("ranks of one tensor-parallel group", says=["src_rules=tp2,"], never=["src_ranks"], renamed=True)
+def cut_group():
+    return tensor_parallel(2, 0, 1)
+
+
+@layout("ranks of two tensor-parallel groups", says=["src_rules=tp2,", "src_ranks=4"], renamed=True)
+def cut_groups():
+    return tensor_parallel(2, 0, 1, 0, 1)
+
+
+@layout("ranks that hold the same, by names that are cut elsewhere", says=["no strategy is near it"], never=["NEW"], exact=False)
+def cut_by_nothing():
+    return tensor_parallel(1, 0, 0)
+
+
+@layout("ranks of a tensor-parallel group whose config is missing", says=["-o src_rules=tp2,hf_config=config.json"], never=["NEW"], exact=False)
+def cut_without_config():
+    tensor_parallel(2, 0, 1)
+    os.unlink("tp/config.json")
+    shutil.rmtree("hf")
+    return "tp", llama()
+
+
 @layout("ReshardFS, ranks by a strategy: the way back", says=["-s ex/dst_strategy.ckpt"])
 def export_strategy():
     example()

@@ -84,11 +84,14 @@ int rfs_tool_tensors(const char *path, const struct rfs_settings *options, struc
 
 void rfs_tool_name_strategy(const char *flag, struct rfs_error *err)
 {
-    char *at = err->code ? strstr(err->text, "; try: " RFS_STRATEGY_WANTED) : NULL;
+    static const char remedy[] = "; try: " RFS_STRATEGY_WANTED;
+    char *at = err->code ? strstr(err->text, remedy) : NULL;
+    RFS_FREE char *others = at ? strdup(at + strlen(remedy)) : NULL;
 
     if (at)
         snprintf(at, sizeof err->text - (size_t)(at - err->text),
-                 "; try: %s FILE, the strategy that says how they were cut", flag);
+                 "; try: %s FILE, the strategy that says how they were cut%s", flag,
+                 others ? others : "");
 }
 
 /* ---- a source alone -------------------------------------------------------------------------- */

@@ -88,6 +88,67 @@ static void find_strategy(struct rfs_advice *advice)
         rfs_advice_pairs(advice, &advice->basis, RFS_PAIRS("src_strategy", found));
 }
 
+/*
+ * Finds the ready cuts that the ranks bear out: those of one tensor-parallel group, or of several,
+ * which hold the same.
+ */
+static void find_cuts(struct rfs_advice *advice)
+{
+    const struct rfs_path_list *configs = rfs_advice_configs(advice);
+
+    if (rfs_settings_last(&advice->basis, "src_strategy") ||
+        rfs_settings_last(&advice->basis, "src_rules"))
+        return;
+    for (uint32_t tp = advice->ranks; tp > 1 && !advice->failed; tp--) {
+        RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+        struct rfs_error unused;
+        char cuts[16], ranks[16];
+        unsigned entries = 0;
+
+        if (advice->ranks % tp)
+            continue;
+        snprintf(cuts, sizeof cuts, "tp%" PRIu32, tp);
+        snprintf(ranks, sizeof ranks, "%" PRIu32, advice->ranks);
+        rfs_advice_pairs(advice, &options, RFS_PAIRS("src_rules", cuts));
+        if (tp < advice->ranks)
+            rfs_advice_pairs(advice, &options, RFS_PAIRS("src_ranks", ranks));
+        if (configs->n == 1 && !rfs_settings_last(&advice->basis, "hf_config"))
+            rfs_advice_pairs(advice, &options, RFS_PAIRS("hf_config", configs->data[0]));
+        advice->failed |= rfs_settings_add_all(&options, &advice->basis) != 0;
+        if (advice->failed || rfs_advice_try(advice, &options, true, &entries, &unused))
+            continue;
+        rfs_settings_free(&advice->basis);
+        advice->basis = options;
+        options = (struct rfs_settings){0};
+        rfs_advice_note(advice, rfs_text_printf("cut as by src_rules=%s, which all ranks that were "
+                                                "compared bear out",
+                                                cuts));
+        return;
+    }
+}
+
+/* Notes what a user may know of the cuts: the strategy's file, or ready cuts for such names. */
+static void note_no_cuts(struct rfs_advice *advice)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings whole = {0};
+    struct rfs_error err = {0};
+    unsigned entries = 0;
+
+    rfs_advice_note(advice, advice->why.code
+                                ? rfs_text_printf("no strategy near it fits: %s", advice->why.text)
+                                : strdup("no strategy is near it; the training wrote one "
+                                         "(strategy_ckpt_config, save_file): give it with -s, or "
+                                         "its cuts with -o src_rules=, see RULES in reshardfs(1)"));
+    advice->failed |= rfs_settings_add_all(&whole, &advice->basis) != 0;
+    rfs_advice_pairs(advice, &whole, RFS_PAIRS("view", "huggingface"));
+    const char *ready = rfs_advice_try(advice, &whole, false, &entries, &err)
+                            ? strstr(err.text, "src_rules=tp")
+                            : NULL;
+    if (ready)
+        rfs_advice_note(advice,
+                        rfs_text_printf("for such names there are ready cuts: -o %s", ready));
+}
+
 /* Offers a mount by another strategy that lies near. */
 static bool offer_strategies(struct rfs_advice *advice)
 {
@@ -533,6 +594,7 @@ static int suggest_source(struct rfs_advice *advice, const struct rfs_inspect_ki
                  rfs_text_printf("a checkpoint of %" PRIu32 " ranks, %s", advice->ranks, format));
         take_manifest(advice);
         find_strategy(advice);
+        find_cuts(advice);
     }
     const bool sharded = what != RFS_INSPECT_CHUNKS && advice->ranks > 1;
     const bool cuts = !sharded || rfs_catalog_is_model_parallel(advice->source.catalog) ||
@@ -543,12 +605,7 @@ static int suggest_source(struct rfs_advice *advice, const struct rfs_inspect_ki
         return 0;
     }
     if (!cuts) {
-        rfs_advice_note(advice,
-                        advice->why.code
-                            ? rfs_text_printf("no strategy near it fits: %s", advice->why.text)
-                            : strdup("no strategy is near it; the training wrote one "
-                                     "(strategy_ckpt_config, save_file): give it with -s, or "
-                                     "its cuts with -o src_rules=, see RULES in reshardfs(1)"));
+        note_no_cuts(advice);
         offer_info(advice);
         return 0;
     }
