@@ -559,8 +559,10 @@ int rfs_quant_scheme_find(struct rfs_store *store, const char *folder, const cha
         return 0;
     }
     return there || other
-               ? rfs_fail(err, -EINVAL, RFS_IN(there ? config : beside), "leave dequantize out",
-                          "has no quantization_config, so no weight is quantized")
+               ? rfs_fail(err, -EINVAL, RFS_IN(there ? config : beside),
+                          "hf_config= the config.json that was saved with quantized weights; if "
+                          "none is, leave dequantize out",
+                          "has no quantization_config, which would say how weights are quantized")
                : rfs_fail(err, -ENOENT, RFS_IN(folder), "hf_config=config.json",
                           "option dequantize needs the model's config.json, and the source has "
                           "none");

@@ -162,7 +162,7 @@ static const int64_t shape_large[] = {4, INT64_C(1) << 40}, shape_less[] = {4, 6
 
 static const struct wrong wrongs[] = {
     {NULL, {F8("a.weight", "[2,2]", 4)}, "needs the model's config.json", -ENOENT},
-    {"{}", {F8("a.weight", "[2,2]", 4)}, "no weight is quantized", -EINVAL},
+    {"{}", {F8("a.weight", "[2,2]", 4)}, "no quantization_config", -EINVAL},
     {"{", {F8("a.weight", "[2,2]", 4)}, "config.json", -EINVAL},
     {GPTQ(""), {F8("a.weight", "[2,2]", 4)}, "has no scales", -EINVAL},
     {GPTQ(",\"checkpoint_format\":\"marlin\""),
