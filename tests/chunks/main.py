@@ -8,5 +8,5 @@ sys.path[:0] = [here, os.path.join(here, "..", "interop"), os.path.join(here, ".
 
 import families  # noqa: E402
 
-sys.exit(families.main("tests/chunks/run", {"dcp": 100, "hyper": 100, "hyperprogram": 30, "made": 40, "megatron": 100, "mindformers": 100,
+sys.exit(families.main("tests/chunks/run", {"dcp": 60, "hyper": 50, "hyperprogram": 30, "made": 30, "megatron": 40, "mindformers": 40,
                                              "pairs": 0, "zero": 3}))
