@@ -741,7 +741,7 @@ uint64_t rfs_assemble_reach(struct rfs_assembler *assembler)
 
 bool rfs_assemble_prefetch(struct rfs_assembler *assembler, const struct rfs_gather_ranges *ranges)
 {
-    return rfs_prefetch_want(assembler->prefetch, ranges, false);
+    return rfs_prefetch_want(assembler->prefetch, ranges);
 }
 
 struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t budget,

@@ -180,10 +180,7 @@ void rfs_concurrency_note(struct rfs_concurrency *concurrency,
 #define RESERVED 8
 /* A gap of so many bytes is read over: a round trip to slow storage takes longer. */
 #define GAP (UINT64_C(32) << 10)
-/*
- * A range that needs more windows than there is room for is fetched by halves, down to so many
- * bytes.
- */
+/* A range of one block that has no room for its windows is halved, down to so many bytes. */
 #define HALVE_LEAST (UINT64_C(4) << 10)
 
 enum window_state {
@@ -243,6 +240,7 @@ struct rfs_prefetch {
     struct plan *plan; /* memory for the one that plans; too large for a stack; owned */
     uint64_t order;    /* order of the next window to be added */
     unsigned runners;  /* pool jobs that read windows */
+    unsigned crowd;    /* threads that wait until others hold fewer windows */
     unsigned reading;  /* windows that are being read */
     bool stopped;
     uint64_t reads;
@@ -359,19 +357,17 @@ static uint64_t overlap(const struct window *window, const struct wishes *wishes
 }
 
 /* Returns the end of the bytes that windows have from AT on, or AT; *next is where more begin. */
-static uint64_t there_until(struct window *windows, unsigned n, uint32_t file, uint64_t at,
-                            uint64_t *next, struct window **has)
+static uint64_t there_until(const struct window *windows, unsigned n, uint32_t file, uint64_t at,
+                            uint64_t *next)
 {
     *next = UINT64_MAX;
     for (unsigned i = 0; i < n; i++) {
-        struct window *window = &windows[i];
+        const struct window *window = &windows[i];
         if (window->state == WINDOW_FREE || window->state == WINDOW_FAILED ||
             window->file != file || window->to <= at)
             continue;
-        if (window->from <= at) {
-            *has = window;
+        if (window->from <= at)
             return window->to;
-        }
         *next = rfs_min_u64(*next, window->from);
     }
     return at;
@@ -425,31 +421,23 @@ static void take(struct making *making, const struct wish *wish, uint64_t from, 
     }
 }
 
-/* Reasons to plan windows. */
-enum planning {
-    PLANNED_URGENT, /* a thread waits for them */
-    PLANNED_AHEAD,  /* nothing does yet: bytes that windows have already count as wanted of those */
-    PLANNED_TO_FIT, /* to see whether there is room for such, which changes none */
-};
-
-/* Plans the windows that are missing for the wishes, beside the N that there are. */
-static void plan_windows(struct window *windows, unsigned n, const struct wishes *wishes,
-                         enum planning why, struct plan *out)
+/*
+ * Plans the windows that are missing for the wishes, beside the N that there are. AHEAD: nothing
+ * waits for them yet.
+ */
+static void plan_windows(const struct window *windows, unsigned n, const struct wishes *wishes,
+                         bool ahead, struct plan *out)
 {
-    struct making making = {.plan = out, .ahead = why != PLANNED_URGENT};
+    struct making making = {.plan = out, .ahead = ahead};
 
     out->n = 0;
     out->cut = false;
     for (size_t i = 0; i < wishes->n && !out->cut; i++) {
         const struct wish *wish = &wishes->data[i];
         for (uint64_t at = wish->from; at < wish->to;) {
-            struct window *has = NULL;
             uint64_t next;
-            uint64_t end =
-                rfs_min_u64(wish->to, there_until(windows, n, wish->file, at, &next, &has));
-            if (end > at) {
-                has->wanted += why == PLANNED_AHEAD ? end - at : 0;
-            } else {
+            uint64_t end = rfs_min_u64(wish->to, there_until(windows, n, wish->file, at, &next));
+            if (end == at) {
                 end = rfs_min_u64(wish->to, next);
                 take(&making, wish, at, end);
             }
@@ -727,68 +715,79 @@ uint64_t rfs_prefetch_reach(struct rfs_prefetch *prefetch)
     return rfs_min_u64(windows, prefetch->room * 3 / 4) * RFS_PREFETCH_WINDOW;
 }
 
-/*
- * Makes room for N windows, if it can: it drops those that may go. URGENT: then it drops windows
- * that were used in part.
- */
-static void make_room(struct rfs_prefetch *prefetch, unsigned n, bool urgent, struct later *later)
+/* Returns the windows that are left for threads that wait for some. */
+static unsigned reserved(const struct rfs_prefetch *prefetch)
 {
-    if (count_windows(prefetch, WINDOW_FREE) < n)
-        drop(prefetch, rfs_wait_now() - FORGOTTEN, false, later);
-    for (unsigned room = count_windows(prefetch, WINDOW_FREE); urgent && room < n; room++) {
-        struct window *oldest = NULL;
-        for (unsigned i = 0; i < prefetch->room; i++) {
-            struct window *window = &prefetch->windows[i];
-            if (window->state == WINDOW_READY && window->pins == 0 && window->used > 0 &&
-                (!oldest || window->touched < oldest->touched))
-                oldest = window;
-        }
-        if (!oldest)
-            return;
-        retire(oldest, later);
-    }
+    return prefetch->room < 2 * RESERVED ? 1 : prefetch->room / RESERVED;
 }
 
 /*
- * Queues what is missing of the wishes. Returns false when there is never room for all. The caller
- * has the lock.
+ * Plans what is missing of the wishes, and drops windows that may go where it has no room else.
+ * Returns how many windows are in use then. The caller has the lock.
  */
-static bool add(struct rfs_prefetch *prefetch, const struct wishes *wishes, bool urgent,
-                struct later *later)
-{
-    struct plan *plan = prefetch->plan;
-    plan_windows(prefetch->windows, prefetch->room, wishes, urgent ? PLANNED_URGENT : PLANNED_AHEAD,
-                 plan);
-    unsigned added = 0;
-    make_room(prefetch, plan->n, urgent, later);
-    for (unsigned i = 0; i < prefetch->room && added < plan->n && !prefetch->stopped; i++) {
-        struct window *window = &prefetch->windows[i];
-        if (window->state != WINDOW_FREE)
-            continue;
-        *window = plan->windows[added];
-        window->state = WINDOW_QUEUED;
-        /* Windows that a thread waits for come before all read ahead. */
-        window->order = (urgent ? 0 : UINT64_C(1) << 63) + prefetch->order++;
-        added++;
-    }
-    return !plan->cut && plan->n <= prefetch->room;
-}
-
-/*
- * Says whether there is room for windows of the wishes beside those that are in use and some for
- * threads that wait, or none is in use. The caller has the lock.
- */
-static bool has_room(struct rfs_prefetch *prefetch, const struct wishes *wishes)
+static unsigned plan_missing(struct rfs_prefetch *prefetch, const struct wishes *wishes, bool ahead,
+                             struct later *later)
 {
     const uint64_t before = rfs_wait_now() - FORGOTTEN;
     struct plan *plan = prefetch->plan;
     unsigned in_use = 0;
+
+    plan_windows(prefetch->windows, prefetch->room, wishes, ahead, plan);
+    if (count_windows(prefetch, WINDOW_FREE) < plan->n) {
+        drop(prefetch, before, false, later);
+        plan_windows(prefetch->windows, prefetch->room, wishes, ahead, plan);
+    }
     for (unsigned i = 0; i < prefetch->room; i++) {
         const struct window *window = &prefetch->windows[i];
         in_use += window->state != WINDOW_FREE && !may_go(window, before);
     }
-    plan_windows(prefetch->windows, prefetch->room, wishes, PLANNED_TO_FIT, plan);
-    return in_use == 0 || in_use + plan->n <= prefetch->room - prefetch->room / RESERVED;
+    return in_use;
+}
+
+/* Queues what was planned, in its order, in at most MOST of the free windows. */
+static void queue_planned(struct rfs_prefetch *prefetch, unsigned most, bool urgent)
+{
+    const struct plan *plan = prefetch->plan;
+    unsigned added = 0;
+
+    for (unsigned i = 0; i < prefetch->room && added < least(plan->n, most); i++) {
+        struct window *window = &prefetch->windows[i];
+        if (window->state != WINDOW_FREE || prefetch->stopped)
+            continue;
+        *window = plan->windows[added++];
+        window->state = WINDOW_QUEUED;
+        /* Windows that a thread waits for come before all read ahead. */
+        window->order = (urgent ? 0 : UINT64_C(1) << 63) + prefetch->order++;
+    }
+}
+
+/*
+ * Plans for a thread that waits; returns whether there is room for all that is missing. The caller
+ * has the lock.
+ */
+static bool plan_urgent(struct rfs_prefetch *prefetch, const struct wishes *wishes,
+                        struct later *later)
+{
+    (void)plan_missing(prefetch, wishes, false, later);
+    return !prefetch->plan->cut && prefetch->plan->n <= count_windows(prefetch, WINDOW_FREE);
+}
+
+/*
+ * Queues reads ahead if there is room for all of them beside the windows that are in use and some
+ * for threads that wait, or none is in use. Returns whether it did. The caller has the lock.
+ */
+static bool add_ahead(struct rfs_prefetch *prefetch, const struct wishes *wishes,
+                      struct later *later)
+{
+    const unsigned most = prefetch->room - reserved(prefetch);
+    const unsigned in_use = plan_missing(prefetch, wishes, true, later);
+
+    if (in_use > 0 && in_use + prefetch->plan->n > most)
+        return false;
+    for (unsigned i = 0; i < prefetch->room; i++)
+        prefetch->windows[i].wanted += overlap(&prefetch->windows[i], wishes);
+    queue_planned(prefetch, most, false);
+    return true;
 }
 
 /* Says whether the ranges need more than one request. */
@@ -798,21 +797,35 @@ static bool need_several(const struct rfs_gather_ranges *ranges)
            (ranges->n > 0 && ranges->data[0].to - ranges->data[0].from > RFS_PREFETCH_WINDOW);
 }
 
-bool rfs_prefetch_want(struct rfs_prefetch *prefetch, const struct rfs_gather_ranges *ranges,
-                       bool now)
+bool rfs_prefetch_want(struct rfs_prefetch *prefetch, const struct rfs_gather_ranges *ranges)
 {
     struct wishes wishes;
     struct later later = {.n = 0};
-    if (prefetch->room == 0 || (now && !need_several(ranges)) || !list_wishes(ranges, &wishes))
+    if (prefetch->room == 0 || !list_wishes(ranges, &wishes))
         return true;
     pthread_mutex_lock(&prefetch->lock);
-    const bool added = now || has_room(prefetch, &wishes);
-    if (added)
-        add(prefetch, &wishes, now, &later);
+    const bool added = add_ahead(prefetch, &wishes, &later);
     unlock(prefetch, &later);
     free(wishes.data);
     start(prefetch); /* what has no room may wait for windows that no job reads any more */
     return added;
+}
+
+/* Queues reads of ranges that are fetched soon; without the room queues none and returns false. */
+static bool want_soon(struct rfs_prefetch *prefetch, const struct rfs_gather_ranges *ranges)
+{
+    struct wishes wishes;
+    struct later later = {.n = 0};
+    if (!need_several(ranges) || !list_wishes(ranges, &wishes))
+        return true;
+    pthread_mutex_lock(&prefetch->lock);
+    const bool room = plan_urgent(prefetch, &wishes, &later);
+    if (room)
+        queue_planned(prefetch, prefetch->room, true);
+    unlock(prefetch, &later);
+    free(wishes.data);
+    start(prefetch);
+    return room;
 }
 
 /* ---- holding --------------------------------------------------------------------------------- */
@@ -821,7 +834,7 @@ bool rfs_prefetch_want(struct rfs_prefetch *prefetch, const struct rfs_gather_ra
 struct hold {
     struct rfs_held held[MOST_WINDOWS]; /* windows that were read */
     size_t n;
-    bool partly; /* there was no room for all: fewer ranges at once would be held whole */
+    bool crowded; /* none is held, as there is no room for all: fewer ranges at once may have it */
     uint16_t windows[MOST_WINDOWS]; /* all windows, also those that were not read */
     uint64_t bytes[MOST_WINDOWS];   /* bytes of each that are wanted here */
     size_t n_windows;
@@ -857,20 +870,53 @@ static void settle(struct rfs_prefetch *prefetch, struct window *window, struct 
     }
 }
 
+/* Says whether threads hold windows now. The caller has the lock. */
+static bool is_held(const struct rfs_prefetch *prefetch)
+{
+    for (unsigned i = 0; i < prefetch->room; i++)
+        if (prefetch->windows[i].pins > 0)
+            return true;
+    return false;
+}
+
+/*
+ * Queues what is missing of the wishes. While other threads hold all windows, it waits: they wait
+ * for none that hold nothing. Returns false, and queues nothing, if there is room for some of it
+ * only, which DIVIDE allows to say. The caller has the lock.
+ */
+static bool make_missing(struct rfs_prefetch *prefetch, const struct wishes *wishes, bool divide,
+                         struct later *later)
+{
+    bool room = plan_urgent(prefetch, wishes, later);
+
+    while (!room && count_windows(prefetch, WINDOW_FREE) == 0 && is_held(prefetch) &&
+           !prefetch->stopped && !rfs_cancelled()) {
+        prefetch->crowd++;
+        rfs_cancel_wait(&prefetch->changed, &prefetch->lock);
+        prefetch->crowd--;
+        room = plan_urgent(prefetch, wishes, later);
+    }
+    if (!room && divide && count_windows(prefetch, WINDOW_FREE) > 0)
+        return false;
+    queue_planned(prefetch, prefetch->room, true);
+    return true;
+}
+
 /*
  * Holds the windows of the ranges, after waiting for reads that are under way. Missing windows are
  * read first, all at once, if that takes several requests. Ranges that one request reads anyway are
- * left to the caller. Release must follow.
+ * left to the caller, and so are those without room, unless it can DIVIDE them. Release must
+ * follow.
  */
 static void hold_windows(struct rfs_prefetch *prefetch, const struct rfs_gather_ranges *ranges,
-                         struct hold *hold)
+                         bool divide, struct hold *hold)
 {
     struct wishes wishes;
     struct later later = {.n = 0};
     struct rfs_wait wait = {0};
     hold->n = 0;
     hold->n_windows = 0;
-    hold->partly = false;
+    hold->crowded = false;
     if (prefetch->room == 0 || !list_wishes(ranges, &wishes))
         return;
     pthread_mutex_lock(&prefetch->lock);
@@ -878,8 +924,9 @@ static void hold_windows(struct rfs_prefetch *prefetch, const struct rfs_gather_
     for (unsigned i = 0; i < prefetch->room && !some; i++)
         some = overlap(&prefetch->windows[i], &wishes) > 0;
     if (some)
-        hold->partly = !add(prefetch, &wishes, true, &later);
-    pin(prefetch, &wishes, hold);
+        hold->crowded = !make_missing(prefetch, &wishes, divide, &later);
+    if (!hold->crowded)
+        pin(prefetch, &wishes, hold);
     unlock(prefetch, &later);
     free(wishes.data);
     if (hold->n_windows == 0)
@@ -926,8 +973,11 @@ static void release(struct rfs_prefetch *prefetch, const struct hold *hold)
         if (is_done_with(prefetch, window))
             retire(window, &later);
     }
+    if (prefetch->crowd > 0)
+        pthread_cond_broadcast(&prefetch->changed);
     unlock(prefetch, &later);
 }
+
 /* ---- fetching -------------------------------------------------------------------------------- */
 
 /* A range that is being fetched. */
@@ -954,9 +1004,9 @@ static int fetch_plainly(const struct fetch *fetch, uint64_t begin, uint64_t end
     return rc;
 }
 
-/* Fetches a range, unless it is to be fetched in halves, as there was no room for all of it. */
+/* Fetches a range, unless it is to be divided, as there is no room for all of it: *crowded. */
 static RFS_APART int fetch_at_once(const struct fetch *fetch, uint64_t begin, uint64_t end,
-                                   bool *halve)
+                                   bool *crowded)
 {
     struct rfs_prefetch *prefetch = fetch->prefetch;
     struct rfs_gather_ranges ranges = {0};
@@ -964,32 +1014,53 @@ static RFS_APART int fetch_at_once(const struct fetch *fetch, uint64_t begin, ui
 
     int rc = rfs_gather_note(fetch->slice, begin, end, &ranges);
     if (rc == 0)
-        hold_windows(prefetch, &ranges, &hold);
+        hold_windows(prefetch, &ranges, fetch->slice->n > 1 || end - begin > HALVE_LEAST, &hold);
     free(ranges.data);
     if (rc < 0)
         return rc;
-    *halve = hold.partly && end - begin > HALVE_LEAST;
-    if (hold.n_windows == 0 && !*halve)
+    *crowded = hold.crowded;
+    if (hold.crowded)
+        return 0;
+    if (hold.n_windows == 0)
         return fetch_plainly(fetch, begin, end);
-    if (!*halve)
-        rc = rfs_gather(
-            prefetch->files, fetch->slice, begin, end, fetch->scratch,
-            fetch->dst + (begin - fetch->begin), fetch->proof,
-            &(struct rfs_gather_held){.ranges = hold.held, .n = hold.n, .ahead = fetch->ahead});
+    rc = rfs_gather(
+        prefetch->files, fetch->slice, begin, end, fetch->scratch,
+        fetch->dst + (begin - fetch->begin), fetch->proof,
+        &(struct rfs_gather_held){.ranges = hold.held, .n = hold.n, .ahead = fetch->ahead});
     release(prefetch, &hold);
     return rc;
 }
 
-static int fetch_by_windows(const struct fetch *fetch, uint64_t begin, uint64_t end)
+/*
+ * Fetches what blocks [first, first + n) have of a range. Without room for all, it divides the
+ * blocks, so that each source is still read in as large requests as there may be; then the range
+ * of one block. So no source byte is read twice.
+ */
+static int fetch_by_windows(const struct fetch *fetch, size_t first, size_t n, uint64_t begin,
+                            uint64_t end)
 {
-    bool halve = false;
-    int rc = fetch_at_once(fetch, begin, end, &halve);
+    const struct rfs_block *blocks = fetch->slice->blocks;
+    bool crowded = false;
 
-    if (rc < 0 || !halve)
+    while (n > 0 && !rfs_gather_touches(&blocks[first], begin, end)) {
+        first++;
+        n--;
+    }
+    while (n > 0 && !rfs_gather_touches(&blocks[first + n - 1], begin, end))
+        n--;
+    if (n == 0)
+        return 0;
+    const struct rfs_slice part = {.blocks = fetch->slice->blocks + first, .n = n};
+    struct fetch some = *fetch;
+    some.slice = &part;
+    const int rc = fetch_at_once(&some, begin, end, &crowded);
+    if (rc < 0 || !crowded)
         return rc;
     const uint64_t middle = begin + (end - begin) / 2;
-    rc = fetch_by_windows(fetch, begin, middle);
-    return rc < 0 ? rc : fetch_by_windows(fetch, middle, end);
+    return n > 1 ? fetch_by_windows(fetch, first, n / 2, begin, end)
+                       ?: fetch_by_windows(fetch, first + n / 2, n - n / 2, begin, end)
+                 : fetch_by_windows(fetch, first, n, begin, middle)
+                       ?: fetch_by_windows(fetch, first, n, middle, end);
 }
 
 int rfs_prefetch_fetch(struct rfs_prefetch *prefetch, const struct rfs_slice *slice, uint64_t begin,
@@ -998,18 +1069,20 @@ int rfs_prefetch_fetch(struct rfs_prefetch *prefetch, const struct rfs_slice *sl
 {
     const struct fetch fetch = {prefetch, slice, scratch, dst, begin, proof, ahead};
 
-    return rfs_prefetch_is_slow(prefetch) ? fetch_by_windows(&fetch, begin, end)
+    return rfs_prefetch_is_slow(prefetch) ? fetch_by_windows(&fetch, 0, slice->n, begin, end)
                                           : fetch_plainly(&fetch, begin, end);
 }
 
 void rfs_prefetch_soon(struct rfs_prefetch *prefetch, const struct rfs_slice *slice, uint64_t begin,
                        uint64_t end)
 {
-    struct rfs_gather_ranges ranges = {0};
+    bool done = !rfs_prefetch_is_slow(prefetch);
 
-    if (!rfs_prefetch_is_slow(prefetch))
-        return;
-    if (rfs_gather_note(slice, begin, end, &ranges) == 0)
-        rfs_prefetch_want(prefetch, &ranges, true);
-    free(ranges.data);
+    /* Its beginning needs the windows of all sources, so that half of the range is of more use. */
+    for (; !done && begin < end; end = begin + (end - begin) / 2) {
+        struct rfs_gather_ranges ranges = {0};
+        done = rfs_gather_note(slice, begin, end, &ranges) < 0 || want_soon(prefetch, &ranges) ||
+               end - begin <= RFS_PREFETCH_WINDOW;
+        free(ranges.data);
+    }
 }

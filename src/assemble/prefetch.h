@@ -20,12 +20,13 @@
  *
  * Memory: windows take room from the cache's budget, at most three quarters of it and 96 MiB (512
  * MiB of objects). A window is freed when all its requested bytes have been used. When others need
- * the room, a window goes if each of its bytes was used once, or none for a second. Reading ahead
- * takes the room of no other window; a thread that waits also takes windows that were used in part.
+ * the room, a window goes if each of its bytes was used once, or none for a second. Nothing takes
+ * the room of another window: what a thread needs is read source by source where there is no room
+ * for the windows of all sources, so that each byte is read once however small the budget is.
  *
  * Threads: all functions but new and free. One lock, a leaf lock; not held across I/O or copying. A
  * thread that holds windows waits for reads that are under way, without holding a descriptor; reads
- * that have not begun it makes itself.
+ * that have not begun it makes itself. A thread that holds none waits while others hold them all.
  */
 #pragma once
 
@@ -60,15 +61,13 @@ uint64_t rfs_prefetch_reach(struct rfs_prefetch *prefetch);
 
 /*
  * Queues reads of the ranges, in their order. Returns false, and queues nothing, if there is no
- * room for all of them beside others; ranges that never have room are left out. NOW: the caller is
- * about to fetch them; they come before reads ahead, have the room that there is, and are left to
- * the caller where one request reads them.
+ * room for all of them beside others; ranges that never have room are left out.
  */
-bool rfs_prefetch_want(struct rfs_prefetch *prefetch, const struct rfs_gather_ranges *ranges,
-                       bool now);
+bool rfs_prefetch_want(struct rfs_prefetch *prefetch, const struct rfs_gather_ranges *ranges);
 /*
  * Announces that bytes [begin, end) of the slice are about to be fetched, by one or more calls:
- * what slow sources have of them is read at once.
+ * what slow sources have of them, or of the first of them that have room, is read at once and
+ * before all that is read ahead.
  */
 void rfs_prefetch_soon(struct rfs_prefetch *prefetch, const struct rfs_slice *slice, uint64_t begin,
                        uint64_t end);
