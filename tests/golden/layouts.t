@@ -49,6 +49,8 @@ name          dtype    shape   min    max   mean     std  nan  inf  zeros
 net.a.weight  Float32  [6, 4]    0  2.875  1.438  0.8653    0    0      1
 
 1 tensor, 24 numbers: 0 NaN, 0 infinite
+$ reshard info --json lightning/step=2.ckpt | grep -o '"aside":[^]]*]'
+"aside":[{"file":"meta.pt","why":"a state of the training","tensors_of_its_own":null,"first":null}]
 $ reshard export lightning/step=2.ckpt folder -o view=huggingface,entry=model && reshard stats folder
 …/folder: 1 file written, 200 bytes in … s; 0 were there, 0 bytes
 name      dtype    shape   min    max   mean     std  nan  inf  zeros

@@ -127,31 +127,18 @@ static bool is_shown(const struct rfs_table *table, const struct rfs_column *col
     return !(column->cells & (table->json ? RFS_FOR_PEOPLE : RFS_FOR_SCRIPTS));
 }
 
-static const struct rfs_column *column_at(const struct rfs_table *table, size_t i)
-{
-    return (const struct rfs_column *)((const char *)table->columns + i * table->stride);
-}
-
 void rfs_table_row(struct rfs_table *table, const void *row)
 {
-    for (size_t i = 0; i < table->n_columns; i++) {
-        const struct rfs_filled *filled = (const struct rfs_filled *)column_at(table, i);
-        if (is_shown(table, &filled->column))
-            filled->put(table, row);
-        else
-            table->at = (table->at + 1) % table->n_columns;
-    }
+    for (size_t i = 0; i < table->n_columns; i++)
+        if (is_shown(table, &table->columns[i]))
+            table->columns[i].put(table, row);
 }
 
 void rfs_table_text(struct rfs_table *table, const char *text)
 {
-    const struct rfs_column *column = column_at(table, table->at);
-
-    table->at = (table->at + 1) % table->n_columns;
-    if (!is_shown(table, column))
-        return;
     RFS_FREE char *clean = rfs_printed_memory(rfs_text_printable_copy(text));
     const char *cell = rfs_printed_memory(rfs_arena_text(&table->arena, clean, strlen(clean)));
+
     if (!RFS_PUSH(&table->cells, cell))
         rfs_printed_memory(NULL);
 }
@@ -174,7 +161,7 @@ void rfs_table_u64(struct rfs_table *table, uint64_t number)
 void rfs_table_real(struct rfs_table *table, int digits, double number)
 {
     if (table->json && !isfinite(number))
-        rfs_table_text(table, "null");
+        rfs_table_none(table, "");
     else
         rfs_table_add(table, "%.*g", table->json ? 17 : digits, number);
 }
@@ -193,7 +180,10 @@ void rfs_table_dims(struct rfs_table *table, uint32_t ndim, const uint64_t *dims
 
 void rfs_table_none(struct rfs_table *table, const char *for_people)
 {
-    rfs_table_text(table, table->json ? "null" : for_people);
+    if (!table->json)
+        rfs_table_text(table, for_people);
+    else if (!RFS_PUSH(&table->cells, NULL))
+        rfs_printed_memory(NULL);
 }
 
 FILE *rfs_table_cell(struct rfs_table *table)
@@ -208,6 +198,20 @@ void rfs_table_cell_end(struct rfs_table *table)
     rfs_table_text(table, text);
 }
 
+void rfs_table_layout(struct rfs_table *table,
+                      void (*show)(FILE *out, const struct rfs_layout *layout),
+                      const struct rfs_layout *layout)
+{
+    show(rfs_table_cell(table), layout);
+    rfs_table_cell_end(table);
+}
+
+void rfs_table_ranks(struct rfs_table *table, const uint32_t *ranks, size_t n)
+{
+    rfs_text_ranks(rfs_table_cell(table), ranks, n);
+    rfs_table_cell_end(table);
+}
+
 /* Lists the columns that are shown in OUT; returns how many they are. */
 static size_t list_shown(const struct rfs_table *table, const struct rfs_column **out)
 {
@@ -215,8 +219,9 @@ static size_t list_shown(const struct rfs_table *table, const struct rfs_column 
 
     assert(table->n_columns <= RFS_TABLE_COLUMNS);
     for (size_t i = 0; i < table->n_columns; i++)
-        if (is_shown(table, column_at(table, i)))
-            out[n++] = column_at(table, i);
+        if (is_shown(table, &table->columns[i]))
+            out[n++] = &table->columns[i];
+    assert(n == 0 || table->cells.n % n == 0);
     return n;
 }
 
@@ -299,7 +304,9 @@ void rfs_table_put_json(const struct rfs_table *table, struct rfs_json_write *js
             rfs_json_object(json, NULL, RFS_JSON_TIGHT);
         char name[64];
         set_key(column, name);
-        if (column->cells & (RFS_CELL_NUMBER | RFS_CELL_JSON))
+        if (!table->cells.data[i])
+            rfs_json_put_null(json, name);
+        else if (column->cells & (RFS_CELL_NUMBER | RFS_CELL_JSON))
             rfs_json_print(json, name, "%s", table->cells.data[i]);
         else
             rfs_json_put_text(json, name, table->cells.data[i]);

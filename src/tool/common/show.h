@@ -54,16 +54,20 @@ void rfs_show_findings(const struct rfs_fit_findings *findings, const char *bad,
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 /*
- * A table, whose columns are described once: aligned text for people, or an array of JSON objects
- * for scripts. Cells are added from left to right, row by row, each of them in either form; those
- * of columns that the form lacks are dropped.
+ * A table of rows that are all alike: aligned text for people, or an array of JSON objects for
+ * scripts. A column says in which of the two it is, and has the function that adds the cell of a
+ * row.
  *
+ *     RFS_CELL(put_name, struct tensor, rfs_table_text(table, row->name))
+ *     RFS_CELL(put_bytes, struct tensor, rfs_table_u64(table, row->bytes))
+ *     RFS_CELL(put_shared, struct tensor, rfs_table_bool(table, row->shared))
  *     static const struct rfs_column columns[] = {
- *         {"name", RFS_CELL_TEXT},
- *         {"bytes", RFS_CELL_NUMBER},
- *         {"shared", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+ *         {"name", RFS_CELL_TEXT, put_name},
+ *         {"bytes", RFS_CELL_NUMBER, put_bytes},
+ *         {"shared", RFS_CELL_JSON | RFS_FOR_SCRIPTS, put_shared},
  *     };
  *     struct rfs_table table = RFS_TABLE(columns, json);
+ *     rfs_table_row(&table, &tensor);
  */
 enum {
     RFS_CELL_TEXT = 0,   /* a string */
@@ -73,50 +77,45 @@ enum {
     RFS_FOR_SCRIPTS = 8,
 };
 
+struct rfs_table;
+
 struct rfs_column {
     const char *title; /* the heading, and the key in JSON with '_' for spaces */
     unsigned cells;    /* RFS_CELL_…, and RFS_FOR_… */
+    void (*put)(struct rfs_table *table, const void *row); /* adds one cell */
 };
-
-struct rfs_table;
-
-/* A column and what fills it, for tables whose rows are all alike. */
-struct rfs_filled {
-    struct rfs_column column;                              /* the first member */
-    void (*put)(struct rfs_table *table, const void *row); /* adds the cell of a row */
-};
+/* Defines NAME, a static function for a column: statements that add the cell of ROW to TABLE. */
+#define RFS_CELL(name, type, ...)                                                                  \
+    static void name(struct rfs_table *table, const void *row_)                                    \
+    {                                                                                              \
+        type const *row = row_;                                                                    \
+        __VA_ARGS__;                                                                               \
+    }
 
 #define RFS_TABLE_COLUMNS 24 /* at most */
 
 /* Zero-initialise, then set columns. */
 struct rfs_table {
-    const struct rfs_column *columns; /* borrowed; or the first member of what fills each */
-    size_t n_columns, stride;         /* bytes from one to the next */
-    bool json;                        /* the form is that for scripts */
-    size_t at;                        /* column of the next cell */
-    struct rfs_printed cell;          /* the cell that is being written */
-    RFS_VEC(const char *) cells;      /* cells of the form's columns */
-    struct rfs_arena arena;           /* the cells' text */
+    const struct rfs_column *columns; /* borrowed */
+    size_t n_columns;
+    bool json;                   /* the form is that for scripts */
+    struct rfs_printed cell;     /* the cell that is being written */
+    RFS_VEC(const char *) cells; /* cells of the form's columns */
+    struct rfs_arena arena;      /* the cells' text */
 };
 #define RFS_TABLE(list, for_scripts)                                                               \
     {                                                                                              \
-        .columns = (list), .n_columns = sizeof(list) / sizeof *(list), .stride = sizeof *(list),   \
-        .json = (for_scripts)                                                                      \
+        .columns = (list), .n_columns = sizeof(list) / sizeof *(list), .json = (for_scripts)       \
     }
 /* Sets the columns of a table whose form is set. */
 #define RFS_TABLE_DESCRIBE(table, list)                                                            \
-    ((table)->columns = (list), (table)->n_columns = sizeof(list) / sizeof *(list),                \
-     (table)->stride = sizeof *(list))
-/* Sets columns, a list of struct rfs_filled, of such a table; then rows are added whole. */
-#define RFS_TABLE_FILL(table, list)                                                                \
-    ((table)->columns = &(list)->column, (table)->n_columns = sizeof(list) / sizeof *(list),       \
-     (table)->stride = sizeof *(list))
+    ((table)->columns = (list), (table)->n_columns = sizeof(list) / sizeof *(list))
 /* Adds the cells of a row that the table's form shows. */
 void rfs_table_row(struct rfs_table *table, const void *row);
 
 /*
- * Each of these adds the next cell. Bytes that are not printable UTF-8 become \xNN. Where memory is
- * short, the command ends as with a struct rfs_printed.
+ * Each of these adds a cell, for a column's function. Bytes that are not printable UTF-8 become
+ * \xNN. Where memory is short, the command ends as with a struct rfs_printed.
  */
 void rfs_table_add(struct rfs_table *table, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -127,6 +126,12 @@ void rfs_table_real(struct rfs_table *table, int digits, double number);
 void rfs_table_bool(struct rfs_table *table, bool value);
 /* Adds "[768, 24]". */
 void rfs_table_dims(struct rfs_table *table, uint32_t ndim, const uint64_t *dims);
+/* Adds what SHOW prints of a layout. */
+void rfs_table_layout(struct rfs_table *table,
+                      void (*show)(FILE *out, const struct rfs_layout *layout),
+                      const struct rfs_layout *layout);
+/* Adds "0-3,7". */
+void rfs_table_ranks(struct rfs_table *table, const uint32_t *ranks, size_t n);
 /* Adds a cell without a value: null for scripts. */
 void rfs_table_none(struct rfs_table *table, const char *for_people);
 /* Add the text that is written between the two calls. */

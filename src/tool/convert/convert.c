@@ -35,16 +35,6 @@ static int take_word(void *given, const char *word, struct rfs_error *err)
 
 /* ---- list ------------------------------------------------------------------------------------ */
 
-static const struct rfs_column shipped_columns[] = {
-    {"rules", RFS_CELL_TEXT},
-    {"models", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
-    {"between", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
-    {"options", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
-    {"models", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
-    {"sides", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
-    {"options", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
-};
-
 /* Puts words as an array. */
 static void put_words(struct rfs_json_write *json, const char *key, const char *words, size_t n,
                       char between)
@@ -74,28 +64,43 @@ static void put_options(struct rfs_json_write *json, const char *options)
     rfs_json_end(json);
 }
 
+static void put_sides(struct rfs_json_write *json, const char *const *sides)
+{
+    rfs_json_array(json, NULL, RFS_JSON_SPACED);
+    rfs_json_put_text(json, NULL, sides[0]);
+    rfs_json_put_text(json, NULL, sides[1]);
+    rfs_json_end(json);
+}
+
+RFS_CELL(cell_rules, struct rfs_inspect_shipped, rfs_table_text(table, row->name))
+RFS_CELL(cell_models, struct rfs_inspect_shipped, rfs_table_text(table, row->models))
+RFS_CELL(cell_between, struct rfs_inspect_shipped,
+         rfs_table_add(table, "%s, %s", row->sides[0], row->sides[1]))
+RFS_CELL(cell_options, struct rfs_inspect_shipped, rfs_table_text(table, row->options))
+
+/* Defines a cell of JSON, which a call puts. */
+#define CELL_OF_JSON(name, put)                                                                    \
+    RFS_CELL(name, struct rfs_inspect_shipped,                                                     \
+             struct rfs_json_write json = {.file = rfs_table_cell(table)};                         \
+             put; rfs_table_cell_end(table))
+CELL_OF_JSON(cell_list_of_models, put_words(&json, NULL, row->models, strlen(row->models), ' '))
+CELL_OF_JSON(cell_sides, put_sides(&json, row->sides))
+CELL_OF_JSON(cell_list_of_options, put_options(&json, row->options))
+
+static const struct rfs_column shipped_columns[] = {
+    {"rules", RFS_CELL_TEXT, cell_rules},
+    {"models", RFS_CELL_TEXT | RFS_FOR_PEOPLE, cell_models},
+    {"between", RFS_CELL_TEXT | RFS_FOR_PEOPLE, cell_between},
+    {"options", RFS_CELL_TEXT | RFS_FOR_PEOPLE, cell_options},
+    {"models", RFS_CELL_JSON | RFS_FOR_SCRIPTS, cell_list_of_models},
+    {"sides", RFS_CELL_JSON | RFS_FOR_SCRIPTS, cell_sides},
+    {"options", RFS_CELL_JSON | RFS_FOR_SCRIPTS, cell_list_of_options},
+};
+
 static int add_shipped(void *ctx, const struct rfs_inspect_shipped *rules, struct rfs_error *err)
 {
-    struct rfs_table *table = ctx;
-    struct rfs_json_write json = {0};
-
     (void)err;
-    rfs_table_text(table, rules->name);
-    rfs_table_text(table, rules->models);
-    rfs_table_add(table, "%s, %s", rules->sides[0], rules->sides[1]);
-    rfs_table_text(table, rules->options);
-    json.file = rfs_table_cell(table);
-    put_words(&json, NULL, rules->models, strlen(rules->models), ' ');
-    rfs_table_cell_end(table);
-    json = (struct rfs_json_write){.file = rfs_table_cell(table)};
-    rfs_json_array(&json, NULL, RFS_JSON_SPACED);
-    rfs_json_put_text(&json, NULL, rules->sides[0]);
-    rfs_json_put_text(&json, NULL, rules->sides[1]);
-    rfs_json_end(&json);
-    rfs_table_cell_end(table);
-    json = (struct rfs_json_write){.file = rfs_table_cell(table)};
-    put_options(&json, rules->options);
-    rfs_table_cell_end(table);
+    rfs_table_row(ctx, rules);
     return 0;
 }
 
@@ -119,9 +124,18 @@ static int list_shipped(const struct request *request, struct rfs_error *err)
 
 /* ---- check ----------------------------------------------------------------------------------- */
 
+RFS_CELL(cell_tensor, struct rfs_inspect_made, rfs_table_text(table, row->name))
+RFS_CELL(cell_shape, struct rfs_inspect_made,
+         rfs_table_dims(table, row->type->ndim, row->type->dims))
+RFS_CELL(cell_dtype, struct rfs_inspect_made, rfs_table_text(table, rfs_dtype_name(row->shown)))
+RFS_CELL(cell_sources, struct rfs_inspect_made, rfs_table_u64(table, row->sources))
+RFS_CELL(cell_rule, struct rfs_inspect_made,
+         rfs_table_add(table, "%s: line %" PRIu32, row->file, row->line))
+
 static const struct rfs_column columns[] = {
-    {"tensor", RFS_CELL_TEXT},    {"shape", RFS_CELL_JSON}, {"dtype", RFS_CELL_TEXT},
-    {"sources", RFS_CELL_NUMBER}, {"rule", RFS_CELL_TEXT},
+    {"tensor", RFS_CELL_TEXT, cell_tensor}, {"shape", RFS_CELL_JSON, cell_shape},
+    {"dtype", RFS_CELL_TEXT, cell_dtype},   {"sources", RFS_CELL_NUMBER, cell_sources},
+    {"rule", RFS_CELL_TEXT, cell_rule},
 };
 
 static void print(const struct request *request, reshard_view *view,
@@ -132,11 +146,7 @@ static void print(const struct request *request, reshard_view *view,
     for (size_t i = 0; i < rules->made && (request->json || request->list); i++) {
         struct rfs_inspect_made made;
         rfs_inspect_made(view, i, &made);
-        rfs_table_text(&table, made.name);
-        rfs_table_dims(&table, made.type->ndim, made.type->dims);
-        rfs_table_text(&table, rfs_dtype_name(made.shown));
-        rfs_table_u64(&table, made.sources);
-        rfs_table_add(&table, "%s: line %" PRIu32, made.file, made.line);
+        rfs_table_row(&table, &made);
     }
     if (request->json) {
         struct rfs_json_write json = {.file = stdout, .indent = 2};

@@ -46,9 +46,15 @@ struct diff {
     struct rfs_progress progress;
 };
 
+/* Returns the first side that has the tensor. */
+static int first_side(const struct pair *pair)
+{
+    return pair->of[0].list ? 0 : 1;
+}
+
 static const char *pair_name(const struct pair *pair)
 {
-    return rfs_tensor_name(pair->of[!pair->of[0].list]);
+    return rfs_tensor_name(pair->of[first_side(pair)]);
 }
 
 static const struct rfs_type *type_of(const struct pair *pair, int side)
@@ -222,122 +228,137 @@ static int read_pairs(struct diff *diff, struct rfs_error *err)
 
 /* ---- showing them ---------------------------------------------------------------------------- */
 
-static const struct rfs_column columns[] = {
-    {"", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
-    {"name", RFS_CELL_TEXT},
-    {"state", RFS_CELL_TEXT | RFS_FOR_SCRIPTS},
-    {"dtype", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
-    {"dtype_a", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
-    {"dtype_b", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
-    {"shape", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
-    {"shape_a", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
-    {"shape_b", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
-    {"bytes_equal", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
-    {"differ", RFS_CELL_NUMBER | RFS_FOR_PEOPLE},
-    {"count", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
-    {"equal", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
-    {"beyond", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
-    {"max abs", RFS_CELL_NUMBER},
-    {"max rel", RFS_CELL_NUMBER},
-    {"NaN", RFS_CELL_NUMBER | RFS_FOR_PEOPLE},
-    {"nan_a", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
-    {"nan_b", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
-    {"inf", RFS_CELL_NUMBER | RFS_FOR_PEOPLE},
-    {"inf_a", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
-    {"inf_b", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
-    {"cosine", RFS_CELL_NUMBER},
-};
-enum { NUMBERS = 12 }; /* columns from count on */
-
-struct counts {
-    size_t same, different, only[2];
+/* A row of the table. */
+struct compared {
+    const struct pair *pair;
+    const struct rfs_comparison *found;
+    bool same;
+    bool numbers; /* FOUND has the result */
 };
 
-/* Adds, for people, one value for both sides, or "A → B"; for scripts both, QUOTED as strings. */
-static void add_both(struct rfs_table *table, const struct pair *pair, bool other, const char *a,
-                     const char *b, bool quoted)
-{
-    const char *of[2] = {a, b};
+struct state {
+    const char *sign, *word;
+};
 
-    rfs_table_add(table, "%s%s%s", pair->of[0].list ? a : b, other ? " → " : "", other ? b : "");
-    for (int side = 0; side < 2; side++)
-        if (pair->of[side].list)
-            rfs_table_add(table, quoted ? "\"%s\"" : "%s", of[side]);
-        else
-            rfs_table_none(table, "");
+static const struct state *state_of(const struct compared *row)
+{
+    static const struct state states[] = {
+        {"-", "only_a"}, {"+", "only_b"}, {"=", "same"}, {"!", "different"}};
+    const struct pair *pair = row->pair;
+
+    return &states[!pair->of[1].list ? 0 : !pair->of[0].list ? 1 : row->same ? 2 : 3];
 }
 
-static void add_headers(struct rfs_table *table, const struct pair *pair)
+/* Adds, for people, what both sides have: one text, or "A → B". */
+static void add_both(struct rfs_table *table, bool other, const char *a, const char *b)
 {
-    const char *dtype[2] = {"", ""};
-    char shape[2][RFS_SHAPE_TEXT] = {"", ""};
-
-    for (int side = 0; side < 2; side++) {
-        if (!pair->of[side].list)
-            continue;
-        const struct rfs_type *type = type_of(pair, side);
-        dtype[side] = rfs_whole_dtype(type);
-        rfs_text_dims(shape[side], sizeof shape[side], type->ndim, type->dims);
-    }
-    add_both(table, pair, pair->other_dtype, dtype[0], dtype[1], true);
-    add_both(table, pair, pair->other_shape, shape[0], shape[1], false);
+    rfs_table_add(table, "%s%s%s", a, other ? " → " : "", other ? b : "");
 }
 
-/* Adds, for people, one count for both sides, or "A → B"; for scripts both. */
+static void put_dtypes(struct rfs_table *table, const void *of)
+{
+    const struct pair *pair = ((const struct compared *)of)->pair;
+
+    add_both(table, pair->other_dtype, rfs_whole_dtype(type_of(pair, first_side(pair))),
+             pair->other_dtype ? rfs_whole_dtype(type_of(pair, 1)) : "");
+}
+
+static void put_shapes(struct rfs_table *table, const void *of)
+{
+    const struct pair *pair = ((const struct compared *)of)->pair;
+    const struct rfs_type *a = type_of(pair, first_side(pair));
+    const struct rfs_type *b = pair->other_shape ? type_of(pair, 1) : a;
+    char shape[2][RFS_SHAPE_TEXT];
+
+    add_both(table, pair->other_shape, rfs_text_dims(shape[0], sizeof shape[0], a->ndim, a->dims),
+             rfs_text_dims(shape[1], sizeof shape[1], b->ndim, b->dims));
+}
+
+static void add_shape(struct rfs_table *table, const struct rfs_type *type)
+{
+    rfs_table_dims(table, type->ndim, type->dims);
+}
+
+/* Adds, for people, one count for both sides, or "A → B". */
 static void add_counts(struct rfs_table *table, uint64_t a, uint64_t b)
 {
     if (a == b)
         rfs_table_u64(table, a);
     else
         rfs_table_add(table, "%" PRIu64 " → %" PRIu64, a, b);
-    rfs_table_u64(table, a);
-    rfs_table_u64(table, b);
 }
 
-static void add_values(struct rfs_table *table, const struct pair *pair)
+static void put_cosine(struct rfs_table *table, const void *of)
 {
-    const struct rfs_comparison *found = &pair->found;
-    const bool numbers = pair->read && found->numbers > 0;
-    const double cosine = rfs_comparison_cosine(found);
+    const struct compared *row = of;
+    const double cosine = row->numbers ? rfs_comparison_cosine(row->found) : NAN;
 
-    if (pair->read)
-        rfs_table_bool(table, pair->other_bytes == 0);
-    else
-        rfs_table_none(table, "");
-    if (numbers)
-        rfs_table_u64(table, found->numbers - found->same);
-    else
-        rfs_table_text(table, pair->other_bytes > 0 ? "bytes" : "");
-    for (int i = 0; !numbers && i < NUMBERS; i++)
-        rfs_table_none(table, "");
-    if (!numbers)
-        return;
-    rfs_table_u64(table, found->numbers);
-    rfs_table_u64(table, found->same);
-    rfs_table_u64(table, found->beyond);
-    rfs_table_real(table, 3, rfs_comparison_most(found));
-    rfs_table_real(table, 3, rfs_comparison_most_relative(found));
-    add_counts(table, found->nan_a, found->nan_b);
-    add_counts(table, found->inf_a, found->inf_b);
     if (isnan(cosine))
-        rfs_table_none(table, "-");
+        rfs_table_none(table, row->numbers ? "-" : "");
     else
         rfs_table_real(table, 9, cosine);
 }
 
-static void add_row(struct rfs_table *table, const struct pair *pair, bool same)
-{
-    static const struct {
-        const char *sign, *word;
-    } states[] = {{"-", "only_a"}, {"+", "only_b"}, {"=", "same"}, {"!", "different"}};
-    const int state = !pair->of[1].list ? 0 : !pair->of[0].list ? 1 : same ? 2 : 3;
+RFS_CELL(put_sign, struct compared, rfs_table_text(table, state_of(row)->sign))
+RFS_CELL(put_name, struct compared, rfs_table_text(table, pair_name(row->pair)))
+RFS_CELL(put_state, struct compared, rfs_table_text(table, state_of(row)->word))
+RFS_CELL(put_bytes_equal, struct compared,
+         row->pair->read ? rfs_table_bool(table, row->pair->other_bytes == 0)
+                         : rfs_table_none(table, ""))
+RFS_CELL(put_differ, struct compared,
+         row->numbers ? rfs_table_u64(table, row->found->numbers - row->found->same)
+                      : rfs_table_text(table, row->pair->other_bytes > 0 ? "bytes" : ""))
 
-    rfs_table_text(table, states[state].sign);
-    rfs_table_text(table, pair_name(pair));
-    rfs_table_text(table, states[state].word);
-    add_headers(table, pair);
-    add_values(table, pair);
-}
+/* Define the cell of a side that has the tensor, and of numbers that were compared. */
+#define CELL_OF_SIDE(name, side, call)                                                             \
+    RFS_CELL(name, struct compared, row->pair->of[side].list ? (call) : rfs_table_none(table, ""))
+#define CELL_OF_NUMBERS(name, call)                                                                \
+    RFS_CELL(name, struct compared, row->numbers ? (call) : rfs_table_none(table, ""))
+CELL_OF_SIDE(put_dtype_a, 0, rfs_table_text(table, rfs_whole_dtype(type_of(row->pair, 0))))
+CELL_OF_SIDE(put_dtype_b, 1, rfs_table_text(table, rfs_whole_dtype(type_of(row->pair, 1))))
+CELL_OF_SIDE(put_shape_a, 0, add_shape(table, type_of(row->pair, 0)))
+CELL_OF_SIDE(put_shape_b, 1, add_shape(table, type_of(row->pair, 1)))
+CELL_OF_NUMBERS(put_count, rfs_table_u64(table, row->found->numbers))
+CELL_OF_NUMBERS(put_equal, rfs_table_u64(table, row->found->same))
+CELL_OF_NUMBERS(put_beyond, rfs_table_u64(table, row->found->beyond))
+CELL_OF_NUMBERS(put_max_abs, rfs_table_real(table, 3, rfs_comparison_most(row->found)))
+CELL_OF_NUMBERS(put_max_rel, rfs_table_real(table, 3, rfs_comparison_most_relative(row->found)))
+CELL_OF_NUMBERS(put_nan, add_counts(table, row->found->nan_a, row->found->nan_b))
+CELL_OF_NUMBERS(put_nan_a, rfs_table_u64(table, row->found->nan_a))
+CELL_OF_NUMBERS(put_nan_b, rfs_table_u64(table, row->found->nan_b))
+CELL_OF_NUMBERS(put_inf, add_counts(table, row->found->inf_a, row->found->inf_b))
+CELL_OF_NUMBERS(put_inf_a, rfs_table_u64(table, row->found->inf_a))
+CELL_OF_NUMBERS(put_inf_b, rfs_table_u64(table, row->found->inf_b))
+
+static const struct rfs_column columns[] = {
+    {"", RFS_CELL_TEXT | RFS_FOR_PEOPLE, put_sign},
+    {"name", RFS_CELL_TEXT, put_name},
+    {"state", RFS_CELL_TEXT | RFS_FOR_SCRIPTS, put_state},
+    {"dtype", RFS_CELL_TEXT | RFS_FOR_PEOPLE, put_dtypes},
+    {"dtype_a", RFS_CELL_TEXT | RFS_FOR_SCRIPTS, put_dtype_a},
+    {"dtype_b", RFS_CELL_TEXT | RFS_FOR_SCRIPTS, put_dtype_b},
+    {"shape", RFS_CELL_TEXT | RFS_FOR_PEOPLE, put_shapes},
+    {"shape_a", RFS_CELL_JSON | RFS_FOR_SCRIPTS, put_shape_a},
+    {"shape_b", RFS_CELL_JSON | RFS_FOR_SCRIPTS, put_shape_b},
+    {"bytes_equal", RFS_CELL_JSON | RFS_FOR_SCRIPTS, put_bytes_equal},
+    {"differ", RFS_CELL_NUMBER | RFS_FOR_PEOPLE, put_differ},
+    {"count", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS, put_count},
+    {"equal", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS, put_equal},
+    {"beyond", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS, put_beyond},
+    {"max abs", RFS_CELL_NUMBER, put_max_abs},
+    {"max rel", RFS_CELL_NUMBER, put_max_rel},
+    {"NaN", RFS_CELL_NUMBER | RFS_FOR_PEOPLE, put_nan},
+    {"nan_a", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS, put_nan_a},
+    {"nan_b", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS, put_nan_b},
+    {"inf", RFS_CELL_NUMBER | RFS_FOR_PEOPLE, put_inf},
+    {"inf_a", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS, put_inf_a},
+    {"inf_b", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS, put_inf_b},
+    {"cosine", RFS_CELL_NUMBER, put_cosine},
+};
+
+struct counts {
+    size_t same, different, only[2];
+};
 
 static void print_summary(const struct diff *diff, const struct counts *counts, bool rows)
 {
@@ -380,8 +401,10 @@ static void write_diff(const struct diff *diff)
         counts.different += !same && has_both(pair);
         counts.only[0] += !pair->of[1].list;
         counts.only[1] += !pair->of[0].list;
+        const struct compared row = {pair, &pair->found, same,
+                                     pair->read && pair->found.numbers > 0};
         if (json || !same || diff->request->all)
-            add_row(&table, pair, same);
+            rfs_table_row(&table, &row);
     }
     const bool rows = table.cells.n > 0;
     if (json) {

@@ -97,15 +97,13 @@ static void add_box(struct rfs_table *table, uint32_t ndim, const uint64_t *whol
     rfs_table_cell_end(table);
 }
 
-/* Adds two cells: the ranks of some sources, and their bytes. */
-static void add_sources(struct rfs_table *table, const struct rfs_explained_sources *sources)
+/* Adds the ranks of some sources. */
+static void add_ranks(struct rfs_table *table, const struct rfs_explained_sources *sources)
 {
     size_t n;
     RFS_FREE uint32_t *ranks = ranks_of(sources, &n);
 
-    rfs_text_ranks(rfs_table_cell(table), ranks, n);
-    rfs_table_cell_end(table);
-    rfs_table_u64(table, sources->bytes);
+    rfs_table_ranks(table, ranks, n);
 }
 
 static void end_table(struct rfs_table *table)
@@ -192,36 +190,51 @@ static void print_shown(const struct explain *explain, const struct rfs_explaine
     putchar('\n');
 }
 
-static void add_range(struct rfs_table *table, const struct rfs_explained *slice,
-                      const struct rfs_explained_piece *piece,
-                      const struct rfs_explained_range *range, bool first)
+/* A row of the table of a slice: a range of bytes of a piece. */
+struct ranged {
+    const struct rfs_explained *slice;
+    const struct rfs_explained_piece *piece; /* NULL: that of the row before */
+    const struct rfs_explained_range *range;
+};
+
+/* Adds the counts of a range's loops, or their strides, with a text between them. */
+static void add_loops(struct rfs_table *table, const struct rfs_explained_range *range,
+                      bool strides, const char *between)
 {
-    char times[RFS_MAX_DIMS * 24] = "1";
-    char every[RFS_MAX_DIMS * 24] = "";
+    FILE *out = rfs_table_cell(table);
+
+    for (uint32_t k = 0; k < range->n_loops; k++)
+        fprintf(out, "%s%" PRIu64, k > 0 ? between : "",
+                strides ? range->loop[k].stride : range->loop[k].count);
+    if (range->n_loops == 0 && !strides)
+        fputc('1', out);
+    rfs_table_cell_end(table);
+}
+
+static uint64_t range_bytes(const struct rfs_explained_range *range)
+{
     uint64_t bytes = range->run;
 
-    if (first) {
-        rfs_table_u64(table, piece->rank);
-        add_box(table, slice->type->ndim, slice->whole, piece->whole);
-        add_box(table, slice->type->ndim, piece->side[RFS_EXPLAINED_SOURCE].dims, piece->source);
-        add_box(table, slice->type->ndim, slice->type->dims, piece->target);
-    } else {
-        for (int i = 0; i < 4; i++)
-            rfs_table_text(table, "");
-    }
-    for (uint32_t k = 0, t = 0, e = 0; k < range->n_loops; k++) {
-        t += (uint32_t)snprintf(times + t, sizeof times - t, "%s%" PRIu64, k > 0 ? " * " : "",
-                                range->loop[k].count);
-        e += (uint32_t)snprintf(every + e, sizeof every - e, "%s%" PRIu64, k > 0 ? ", " : "",
-                                range->loop[k].stride);
+    for (uint32_t k = 0; k < range->n_loops; k++)
         bytes *= range->loop[k].count;
-    }
-    rfs_table_u64(table, range->offset);
-    rfs_table_u64(table, range->run);
-    rfs_table_text(table, times);
-    rfs_table_text(table, every);
-    rfs_table_u64(table, bytes);
+    return bytes;
 }
+
+/* Defines a cell of the piece, which its first range has. */
+#define CELL_OF_PIECE(name, call)                                                                  \
+    RFS_CELL(name, struct ranged, row->piece ? (call) : rfs_table_text(table, ""))
+CELL_OF_PIECE(cell_from, rfs_table_u64(table, row->piece->rank))
+CELL_OF_PIECE(cell_whole,
+              add_box(table, row->slice->type->ndim, row->slice->whole, row->piece->whole))
+CELL_OF_PIECE(cell_source, add_box(table, row->slice->type->ndim,
+                                   row->piece->side[RFS_EXPLAINED_SOURCE].dims, row->piece->source))
+CELL_OF_PIECE(cell_target,
+              add_box(table, row->slice->type->ndim, row->slice->type->dims, row->piece->target))
+RFS_CELL(cell_offset, struct ranged, rfs_table_u64(table, row->range->offset))
+RFS_CELL(cell_run, struct ranged, rfs_table_u64(table, row->range->run))
+RFS_CELL(cell_times, struct ranged, add_loops(table, row->range, false, " * "))
+RFS_CELL(cell_every, struct ranged, add_loops(table, row->range, true, ", "))
+RFS_CELL(cell_bytes, struct ranged, rfs_table_u64(table, range_bytes(row->range)))
 
 /* Prints the other ranks that hold a piece's slice in that way. */
 static void print_others(const struct explain *explain, const struct rfs_explained *slice,
@@ -282,15 +295,15 @@ static void print_slice(struct report *report, const struct rfs_explained *slice
 {
     const struct explain *explain = report->explain;
     const struct rfs_column columns[] = {
-        {explain->view.words->from, RFS_CELL_NUMBER},
-        {"of the tensor", RFS_CELL_TEXT},
-        {"of its slice", RFS_CELL_TEXT},
-        {"to", RFS_CELL_TEXT},
-        {"offset", RFS_CELL_NUMBER},
-        {"run", RFS_CELL_NUMBER},
-        {"times", RFS_CELL_NUMBER},
-        {"every", RFS_CELL_NUMBER},
-        {"bytes", RFS_CELL_NUMBER},
+        {explain->view.words->from, RFS_CELL_NUMBER, cell_from},
+        {"of the tensor", RFS_CELL_TEXT, cell_whole},
+        {"of its slice", RFS_CELL_TEXT, cell_source},
+        {"to", RFS_CELL_TEXT, cell_target},
+        {"offset", RFS_CELL_NUMBER, cell_offset},
+        {"run", RFS_CELL_NUMBER, cell_run},
+        {"times", RFS_CELL_NUMBER, cell_times},
+        {"every", RFS_CELL_NUMBER, cell_every},
+        {"bytes", RFS_CELL_NUMBER, cell_bytes},
     };
     struct rfs_table table = RFS_TABLE(columns, false);
 
@@ -302,8 +315,10 @@ static void print_slice(struct report *report, const struct rfs_explained *slice
         if (!rfs_explained_piece_ranges(&explain->view, slice, i, &ranges))
             rfs_printed_memory(NULL);
         rfs_explained_piece(&explain->view, slice, i, &piece);
-        for (size_t k = 0; k < ranges.n; k++)
-            add_range(&table, slice, &piece, &ranges.data[k], k == 0);
+        for (size_t k = 0; k < ranges.n; k++) {
+            const struct ranged row = {slice, k == 0 ? &piece : NULL, &ranges.data[k]};
+            rfs_table_row(&table, &row);
+        }
         free(ranges.data);
     }
     if (slice->n == 0) {
@@ -320,20 +335,37 @@ static void print_slice(struct report *report, const struct rfs_explained *slice
 
 /* ---- tables of ranks ------------------------------------------------------------------------- */
 
-static void list_slice(struct report *report, const struct rfs_explained *slice)
-{
-    struct rfs_table *table = &report->table;
+/* A row of the tables of ranks: a destination rank, and of one parameter its slice. */
+struct ranked {
+    uint32_t rank;
+    const struct rfs_explained_rank *sums;
+    const struct rfs_explained *slice;
+};
 
-    if (report->n == 0)
-        print_head(report->explain, slice);
-    rfs_table_u64(table, slice->rank);
+static void cell_slice(struct rfs_table *table, const void *of)
+{
+    const struct rfs_explained *slice = ((const struct ranked *)of)->slice;
+
     if (slice->boxes.n == 1)
         add_box(table, slice->type->ndim, slice->whole, &slice->boxes.data[0]);
     else
         rfs_table_text(table, slice->boxes.n > 0 ? "in fields" : "whole");
-    rfs_table_dims(table, slice->shown->ndim, slice->shown->dims);
-    rfs_table_u64(table, slice->shown->bytes);
-    add_sources(table, &report->totals.ranks[slice->position].sources);
+}
+
+RFS_CELL(cell_rank, struct ranked, rfs_table_u64(table, row->rank))
+RFS_CELL(cell_shape, struct ranked,
+         rfs_table_dims(table, row->slice->shown->ndim, row->slice->shown->dims))
+RFS_CELL(cell_slice_bytes, struct ranked, rfs_table_u64(table, row->slice->shown->bytes))
+RFS_CELL(cell_source_ranks, struct ranked, add_ranks(table, &row->sums->sources))
+RFS_CELL(cell_source_bytes, struct ranked, rfs_table_u64(table, row->sums->sources.bytes))
+
+static void list_slice(struct report *report, const struct rfs_explained *slice)
+{
+    const struct ranked row = {slice->rank, &report->totals.ranks[slice->position], slice};
+
+    if (report->n == 0)
+        print_head(report->explain, slice);
+    rfs_table_row(&report->table, &row);
 }
 
 /* Prints the bytes that the ranks take together, each source byte once. */
@@ -364,12 +396,12 @@ static int print_slices(struct report *report, struct rfs_error *err)
 {
     struct explain *explain = report->explain;
     const struct rfs_column columns[] = {
-        {explain->view.words->one, RFS_CELL_NUMBER},
-        {"slice", RFS_CELL_TEXT},
-        {"shape", RFS_CELL_JSON},
-        {"bytes", RFS_CELL_NUMBER},
-        {explain->view.words->from_many, RFS_CELL_TEXT},
-        {"source bytes", RFS_CELL_NUMBER},
+        {explain->view.words->one, RFS_CELL_NUMBER, cell_rank},
+        {"slice", RFS_CELL_TEXT, cell_slice},
+        {"shape", RFS_CELL_JSON, cell_shape},
+        {"bytes", RFS_CELL_NUMBER, cell_slice_bytes},
+        {explain->view.words->from_many, RFS_CELL_TEXT, cell_source_ranks},
+        {"source bytes", RFS_CELL_NUMBER, cell_source_bytes},
     };
 
     RFS_TABLE_DESCRIBE(&report->table, columns);
@@ -384,35 +416,40 @@ static int print_slices(struct report *report, struct rfs_error *err)
 
 /* ---- all parameters -------------------------------------------------------------------------- */
 
+RFS_CELL(cell_file_rank, struct rfs_explained_source, rfs_table_u64(table, row->rank))
+RFS_CELL(cell_file, struct rfs_explained_source, rfs_table_text(table, row->path))
+RFS_CELL(cell_file_bytes, struct rfs_explained_source, rfs_table_u64(table, row->bytes))
+
 static void print_files(const struct explain *explain, const struct rfs_explained_sources *sources)
 {
     const struct rfs_column columns[] = {
-        {explain->view.words->from, RFS_CELL_NUMBER},
-        {"file", RFS_CELL_TEXT},
-        {"bytes", RFS_CELL_NUMBER},
+        {explain->view.words->from, RFS_CELL_NUMBER, cell_file_rank},
+        {"file", RFS_CELL_TEXT, cell_file},
+        {"bytes", RFS_CELL_NUMBER, cell_file_bytes},
     };
     struct rfs_table table = RFS_TABLE(columns, false);
 
-    for (size_t i = 0; i < sources->n; i++) {
-        rfs_table_u64(&table, sources->data[i].rank);
-        rfs_table_text(&table, sources->data[i].path);
-        rfs_table_u64(&table, sources->data[i].bytes);
-    }
+    for (size_t i = 0; i < sources->n; i++)
+        rfs_table_row(&table, &sources->data[i]);
     putchar('\n');
     end_table(&table);
 }
+
+RFS_CELL(cell_parameters, struct ranked, rfs_table_u64(table, row->sums->parameters))
+RFS_CELL(cell_shown_bytes, struct ranked, rfs_table_u64(table, row->sums->shown_bytes))
+RFS_CELL(cell_files, struct ranked, rfs_table_u64(table, row->sums->files))
 
 static int print_ranks(struct report *report, struct rfs_error *err)
 {
     struct explain *explain = report->explain;
     struct rfs_table *table = &report->table;
     const struct rfs_column columns[] = {
-        {explain->view.words->one, RFS_CELL_NUMBER},
-        {"parameters", RFS_CELL_NUMBER},
-        {"bytes", RFS_CELL_NUMBER},
-        {"files", RFS_CELL_NUMBER},
-        {explain->view.words->from_many, RFS_CELL_TEXT},
-        {"source bytes", RFS_CELL_NUMBER},
+        {explain->view.words->one, RFS_CELL_NUMBER, cell_rank},
+        {"parameters", RFS_CELL_NUMBER, cell_parameters},
+        {"bytes", RFS_CELL_NUMBER, cell_shown_bytes},
+        {"files", RFS_CELL_NUMBER, cell_files},
+        {explain->view.words->from_many, RFS_CELL_TEXT, cell_source_ranks},
+        {"source bytes", RFS_CELL_NUMBER, cell_source_bytes},
     };
     const int rc = rfs_explained_all(&explain->view, &report->totals, err);
 
@@ -420,12 +457,8 @@ static int print_ranks(struct report *report, struct rfs_error *err)
         return rc;
     RFS_TABLE_DESCRIBE(table, columns);
     for (size_t i = 0; i < explain->view.n_selected; i++) {
-        const struct rfs_explained_rank *rank = &report->totals.ranks[i];
-        rfs_table_u64(table, explain->view.selected[i]);
-        rfs_table_u64(table, rank->parameters);
-        rfs_table_u64(table, rank->shown_bytes);
-        rfs_table_u64(table, rank->files);
-        add_sources(table, &rank->sources);
+        const struct ranked row = {explain->view.selected[i], &report->totals.ranks[i], NULL};
+        rfs_table_row(table, &row);
     }
     rfs_table_print(table, stdout);
     /* The files of one rank, or of a node. */

@@ -170,10 +170,13 @@ static int tell_export(struct rfs_store *store, struct rfs_info_report *report, 
 
 #define LINE_MOST 80 /* bytes of a name or a text that are shown */
 
+RFS_CELL(put_mode, struct rfs_inspect_file, rfs_table_text(table, row->mode))
+RFS_CELL(put_blocks, struct rfs_inspect_file, rfs_table_u64(table, row->blocks))
+RFS_CELL(put_file_bytes, struct rfs_inspect_file, rfs_table_u64(table, row->bytes))
 static const struct rfs_column encrypted_columns[] = {
-    {"mode", RFS_CELL_TEXT},
-    {"blocks", RFS_CELL_NUMBER},
-    {"file bytes", RFS_CELL_NUMBER},
+    {"mode", RFS_CELL_TEXT, put_mode},
+    {"blocks", RFS_CELL_NUMBER, put_blocks},
+    {"file bytes", RFS_CELL_NUMBER, put_file_bytes},
 };
 
 /* Describes an encrypted file by its headers, without a key. */
@@ -181,9 +184,7 @@ static void report_encrypted(const struct rfs_inspect_file *file, struct rfs_inf
 {
     report->kind = "encrypted";
     RFS_TABLE_DESCRIBE(&report->table, encrypted_columns);
-    rfs_table_text(&report->table, file->mode);
-    rfs_table_u64(&report->table, file->blocks);
-    rfs_table_u64(&report->table, file->bytes);
+    rfs_table_row(&report->table, file);
     fprintf(report->say,
             "encrypted (%s, %" PRIu32 " block%s): to see its content, give its key: "
             "-o key_file=FILE\n",
@@ -305,9 +306,11 @@ static int add_strategy(struct rfs_info_args *args, struct rfs_info_report *repo
     return 0;
 }
 
+RFS_CELL(put_equal_rank, uint32_t, rfs_table_u64(table, *row))
+
 static int add_group(struct rfs_store *store, struct rfs_info_report *report, struct rfs_error *err)
 {
-    static const struct rfs_column columns[] = {{"rank", RFS_CELL_NUMBER}};
+    static const struct rfs_column columns[] = {{"rank", RFS_CELL_NUMBER, put_equal_rank}};
     RFS_FREE uint32_t *ranks = NULL;
     size_t n;
     const int rc = rfs_inspect_group(store, report->path, &ranks, &n, err);
@@ -317,7 +320,7 @@ static int add_group(struct rfs_store *store, struct rfs_info_report *report, st
     report->kind = "group info";
     RFS_TABLE_DESCRIBE(&report->table, columns);
     for (size_t i = 0; i < n; i++)
-        rfs_table_u64(&report->table, ranks[i]);
+        rfs_table_row(&report->table, &ranks[i]);
     if (n == 0)
         fputs("group info: no rank is equal to the rank that saved it\n", report->say);
     else
@@ -325,12 +328,22 @@ static int add_group(struct rfs_store *store, struct rfs_info_report *report, st
     return 0;
 }
 
+struct rules_line {
+    uint32_t number;
+    const char *text;
+};
+RFS_CELL(put_line_number, struct rules_line, rfs_table_u64(table, row->number))
+RFS_CELL(put_line_text, struct rules_line, rfs_table_text(table, row->text))
+static const struct rfs_column rules_columns[] = {
+    {"line", RFS_CELL_NUMBER, put_line_number},
+    {"text", RFS_CELL_TEXT, put_line_text},
+};
+
 static int add_rules(struct rfs_store *store, struct rfs_info_report *report, struct rfs_error *err)
 {
-    static const struct rfs_column columns[] = {{"line", RFS_CELL_NUMBER}, {"text", RFS_CELL_TEXT}};
     struct rfs_layout_rules *rules = NULL;
     RFS_FREE char *text = NULL;
-    uint32_t number = 0;
+    struct rules_line row = {0};
     size_t shown = 0;
     size_t size = 0;
     const int rc =
@@ -341,14 +354,13 @@ static int add_rules(struct rfs_store *store, struct rfs_info_report *report, st
     if (rc)
         return rc;
     report->kind = "rules";
-    RFS_TABLE_DESCRIBE(&report->table, columns);
+    RFS_TABLE_DESCRIBE(&report->table, rules_columns);
     for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL;) {
-        number++;
-        line += strspn(line, " \t\r");
-        if (*line == '\0' || *line == '#')
+        row.number++;
+        row.text = line + strspn(line, " \t\r");
+        if (*row.text == '\0' || *row.text == '#')
             continue;
-        rfs_table_u64(&report->table, number);
-        rfs_table_text(&report->table, line);
+        rfs_table_row(&report->table, &row);
         shown++;
     }
     fprintf(report->say, "rules: %zu line%s\n", shown, shown == 1 ? "" : "s");

@@ -127,41 +127,17 @@ void rfs_info_find_beside(struct rfs_store *store, const char *folder,
 
 /* ---- files of tensors that are not read ------------------------------------------------------ */
 
-static void put_aside_file(struct rfs_table *table, const void *of)
-{
-    rfs_table_text(table, rfs_path_name(((const struct rfs_aside_file *)of)->path));
-}
-
-static void put_aside_why(struct rfs_table *table, const void *of)
-{
-    rfs_table_text(table, ((const struct rfs_aside_file *)of)->why);
-}
-
-static void put_aside_news(struct rfs_table *table, const void *of)
-{
-    const struct rfs_aside_file *file = of;
-
-    if (file->weighed)
-        rfs_table_u64(table, file->news);
-    else
-        rfs_table_none(table, "?");
-}
-
-static void put_aside_first(struct rfs_table *table, const void *of)
-{
-    const struct rfs_aside_file *file = of;
-
-    if (file->first)
-        rfs_table_text(table, file->first);
-    else
-        rfs_table_none(table, "");
-}
-
-static const struct rfs_filled aside_columns[] = {
-    {{"file", RFS_CELL_TEXT}, put_aside_file},
-    {{"why", RFS_CELL_TEXT}, put_aside_why},
-    {{"tensors of its own", RFS_CELL_NUMBER}, put_aside_news},
-    {{"first", RFS_CELL_TEXT}, put_aside_first},
+RFS_CELL(put_aside_file, struct rfs_aside_file, rfs_table_text(table, rfs_path_name(row->path)))
+RFS_CELL(put_aside_why, struct rfs_aside_file, rfs_table_text(table, row->why))
+RFS_CELL(put_aside_news, struct rfs_aside_file,
+         row->weighed ? rfs_table_u64(table, row->news) : rfs_table_none(table, "?"))
+RFS_CELL(put_aside_first, struct rfs_aside_file,
+         row->first ? rfs_table_text(table, row->first) : rfs_table_none(table, ""))
+static const struct rfs_column aside_columns[] = {
+    {"file", RFS_CELL_TEXT, put_aside_file},
+    {"why", RFS_CELL_TEXT, put_aside_why},
+    {"tensors of its own", RFS_CELL_NUMBER, put_aside_news},
+    {"first", RFS_CELL_TEXT, put_aside_first},
 };
 
 void rfs_info_tell_aside(const struct rfs_info_args *args, struct rfs_info_report *report)
@@ -174,7 +150,7 @@ void rfs_info_tell_aside(const struct rfs_info_args *args, struct rfs_info_repor
     const char *first = NULL;
 
     (void)rfs_headers_aside(&args->source, &aside, &unused);
-    RFS_TABLE_FILL(&table, aside_columns);
+    RFS_TABLE_DESCRIBE(&table, aside_columns);
     for (size_t i = 0; i < aside->files.n; i++) {
         const struct rfs_aside_file *file = &aside->files.data[i];
         rfs_table_row(&table, file);
@@ -272,36 +248,17 @@ static void put_ranks(struct rfs_table *table, const void *of)
     for (uint32_t i = 0; i < headers->n; i++)
         if (headers->ranks[i].kind != RFS_NO_KIND && has[headers->ranks[i].kind])
             list[n++] = headers->ranks[i].rank;
-    rfs_text_ranks(rfs_table_cell(table), list, n);
-    rfs_table_cell_end(table);
+    rfs_table_ranks(table, list, n);
 }
 
-static void put_slice(struct rfs_table *table, const void *of)
-{
-    const struct rfs_headers_parameter *param = ((const struct param_row *)of)->param;
-
-    if (param->shapes)
-        rfs_table_none(table, "differs");
-    else
-        rfs_table_dims(table, param->type->ndim, param->type->dims);
-}
-
-static void put_slice_dtype(struct rfs_table *table, const void *of)
-{
-    const struct param_row *row = of;
-
-    rfs_table_text(table, row->param->types ? "differs" : rfs_whole_dtype(row->row.type));
-}
-
-static void put_whole_shape(struct rfs_table *table, const void *of)
-{
-    const struct param_row *row = of;
-
-    if (row->fit == 1)
-        rfs_table_dims(table, row->tensor.slice->ndim, row->tensor.whole);
-    else
-        rfs_table_none(table, "?");
-}
+RFS_CELL(put_slice, struct param_row,
+         row->param->shapes ? rfs_table_none(table, "differs")
+                            : rfs_table_dims(table, row->param->type->ndim, row->param->type->dims))
+RFS_CELL(put_slice_dtype, struct param_row,
+         rfs_table_text(table, row->param->types ? "differs" : rfs_whole_dtype(row->row.type)))
+RFS_CELL(put_whole_shape, struct param_row,
+         row->fit == 1 ? rfs_table_dims(table, row->tensor.slice->ndim, row->tensor.whole)
+                       : rfs_table_none(table, "?"))
 
 static void put_cut(struct rfs_table *table, const void *of)
 {
@@ -315,49 +272,13 @@ static void put_cut(struct rfs_table *table, const void *of)
     rfs_table_cell_end(table);
 }
 
-static void put_devices(struct rfs_table *table, const void *of)
-{
-    const struct param_row *row = of;
-
-    if (row->fit != 1) {
-        rfs_table_none(table, "");
-        return;
-    }
-    rfs_show_matrix(rfs_table_cell(table), row->tensor.layout);
-    rfs_table_cell_end(table);
-}
-
-static void put_map(struct rfs_table *table, const void *of)
-{
-    const struct param_row *row = of;
-
-    if (row->fit != 1) {
-        rfs_table_none(table, "");
-        return;
-    }
-    rfs_show_map(rfs_table_cell(table), row->tensor.layout);
-    rfs_table_cell_end(table);
-}
-
-static void put_optimizer_shard(struct rfs_table *table, const void *of)
-{
-    const struct param_row *row = of;
-
-    if (row->fit == 1)
-        rfs_table_u64(table, row->tensor.layout->opt_size);
-    else
-        rfs_table_none(table, "");
-}
-
-static void put_replicas(struct rfs_table *table, const void *of)
-{
-    const struct param_row *row = of;
-
-    if (row->fit == 1)
-        rfs_table_u64(table, row->tensor.grid.replicas);
-    else
-        rfs_table_none(table, "");
-}
+/* Defines the cell of a tensor that fits the strategy; others have none. */
+#define CELL_OF_FIT(name, call)                                                                    \
+    RFS_CELL(name, struct param_row, row->fit == 1 ? (call) : rfs_table_none(table, ""))
+CELL_OF_FIT(put_devices, rfs_table_layout(table, rfs_show_matrix, row->tensor.layout))
+CELL_OF_FIT(put_map, rfs_table_layout(table, rfs_show_map, row->tensor.layout))
+CELL_OF_FIT(put_optimizer_shard, rfs_table_u64(table, row->tensor.layout->opt_size))
+CELL_OF_FIT(put_replicas, rfs_table_u64(table, row->tensor.grid.replicas))
 
 static void put_stages(struct rfs_table *table, const void *of)
 {
@@ -377,26 +298,26 @@ static void put_stages(struct rfs_table *table, const void *of)
     rfs_table_cell_end(table);
 }
 
-static const struct rfs_filled slice_columns[] = {
-    {{"name", RFS_CELL_TEXT}, rfs_info_put_name},
-    {{"dtype", RFS_CELL_TEXT}, put_slice_dtype},
-    {{"slice", RFS_CELL_JSON}, put_slice},
-    {{"ranks", RFS_CELL_TEXT}, put_ranks},
-    {{"bytes", RFS_CELL_NUMBER}, rfs_info_put_bytes},
+static const struct rfs_column slice_columns[] = {
+    {"name", RFS_CELL_TEXT, rfs_info_put_name},
+    {"dtype", RFS_CELL_TEXT, put_slice_dtype},
+    {"slice", RFS_CELL_JSON, put_slice},
+    {"ranks", RFS_CELL_TEXT, put_ranks},
+    {"bytes", RFS_CELL_NUMBER, rfs_info_put_bytes},
 };
-static const struct rfs_filled whole_columns[] = {
-    {{"name", RFS_CELL_TEXT}, rfs_info_put_name},
-    {{"dtype", RFS_CELL_TEXT}, rfs_info_put_dtype},
-    {{"shape", RFS_CELL_JSON}, put_whole_shape},
-    {{"cut", RFS_CELL_TEXT}, put_cut},
-    {{"slice", RFS_CELL_JSON}, put_slice},
-    {{"ranks", RFS_CELL_TEXT}, put_ranks},
-    {{"bytes", RFS_CELL_NUMBER}, rfs_info_put_bytes},
-    {{"devices", RFS_CELL_JSON | RFS_FOR_SCRIPTS}, put_devices},
-    {{"map", RFS_CELL_JSON | RFS_FOR_SCRIPTS}, put_map},
-    {{"optimizer_shard", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS}, put_optimizer_shard},
-    {{"replicas", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS}, put_replicas},
-    {{"stages", RFS_CELL_JSON | RFS_FOR_SCRIPTS}, put_stages},
+static const struct rfs_column whole_columns[] = {
+    {"name", RFS_CELL_TEXT, rfs_info_put_name},
+    {"dtype", RFS_CELL_TEXT, rfs_info_put_dtype},
+    {"shape", RFS_CELL_JSON, put_whole_shape},
+    {"cut", RFS_CELL_TEXT, put_cut},
+    {"slice", RFS_CELL_JSON, put_slice},
+    {"ranks", RFS_CELL_TEXT, put_ranks},
+    {"bytes", RFS_CELL_NUMBER, rfs_info_put_bytes},
+    {"devices", RFS_CELL_JSON | RFS_FOR_SCRIPTS, put_devices},
+    {"map", RFS_CELL_JSON | RFS_FOR_SCRIPTS, put_map},
+    {"optimizer_shard", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS, put_optimizer_shard},
+    {"replicas", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS, put_replicas},
+    {"stages", RFS_CELL_JSON | RFS_FOR_SCRIPTS, put_stages},
 };
 
 /* Adds the table of parameters; with a strategy, of whole tensors and how they are cut. */
@@ -405,9 +326,9 @@ static void add_params(struct tree *tree)
     struct rfs_table *table = &tree->report->table;
 
     if (tree->strategy)
-        RFS_TABLE_FILL(table, whole_columns);
+        RFS_TABLE_DESCRIBE(table, whole_columns);
     else
-        RFS_TABLE_FILL(table, slice_columns);
+        RFS_TABLE_DESCRIBE(table, slice_columns);
     tree->report->key = "tensors";
     for (size_t i = 0; i < tree->rows.list.n; i++) {
         struct param_row row = {.row = tree->rows.list.data[i], .tree = tree};
@@ -550,28 +471,24 @@ static void put_rank_parameters(struct rfs_table *table, const void *of)
     const struct rfs_headers_rank *rank = row->rank;
 
     if (rank->kind != RFS_NO_KIND || rank->empty)
-        rfs_table_add(table, "%zu", rank->empty ? 0 : row->headers->kinds.data[rank->kind].n);
+        rfs_table_u64(table, rank->empty ? 0 : row->headers->kinds.data[rank->kind].n);
     else
         rfs_table_none(table, "?");
 }
 
-static void put_rank_bytes(struct rfs_table *table, const void *of)
-{
-    rfs_table_u64(table, ((const struct rank_row *)of)->rank->bytes);
-}
-
-static const struct rfs_filled rank_columns[] = {
-    {{"rank", RFS_CELL_NUMBER}, put_rank},
-    {{"file", RFS_CELL_TEXT}, put_rank_file},
-    {{"parameters", RFS_CELL_NUMBER}, put_rank_parameters},
-    {{"file bytes", RFS_CELL_NUMBER}, put_rank_bytes},
+RFS_CELL(put_rank_bytes, struct rank_row, rfs_table_u64(table, row->rank->bytes))
+static const struct rfs_column rank_columns[] = {
+    {"rank", RFS_CELL_NUMBER, put_rank},
+    {"file", RFS_CELL_TEXT, put_rank_file},
+    {"parameters", RFS_CELL_NUMBER, put_rank_parameters},
+    {"file bytes", RFS_CELL_NUMBER, put_rank_bytes},
 };
 
 static void add_rank_rows(struct tree *tree)
 {
     const struct rfs_headers *headers = &tree->headers;
 
-    RFS_TABLE_FILL(&tree->report->second, rank_columns);
+    RFS_TABLE_DESCRIBE(&tree->report->second, rank_columns);
     for (uint32_t i = 0; i < headers->n; i++) {
         uint32_t last = i;
         while (!tree->args->json && last + 1 < headers->n &&
@@ -723,34 +640,23 @@ struct chunked_row {
     struct rfs_inspect_chunked tensor;
 };
 
-static void put_chunks(struct rfs_table *table, const void *of)
-{
-    rfs_table_u64(table, ((const struct chunked_row *)of)->tensor.chunks);
-}
-
-static void put_cuts(struct rfs_table *table, const void *of)
-{
-    const struct chunked_row *row = of;
-
-    if (row->tensor.incomplete)
-        rfs_table_none(table, "incomplete");
-    else
-        rfs_table_dims(table, row->row.type->ndim, row->tensor.pieces);
-}
-
-static const struct rfs_filled tensor_columns[] = {
-    {{"name", RFS_CELL_TEXT}, rfs_info_put_name},
-    {{"dtype", RFS_CELL_TEXT}, rfs_info_put_dtype},
-    {{"shape", RFS_CELL_JSON}, rfs_info_put_shape},
-    {{"chunks", RFS_CELL_NUMBER}, put_chunks},
-    {{"cuts", RFS_CELL_JSON}, put_cuts},
-    {{"bytes", RFS_CELL_NUMBER}, rfs_info_put_bytes},
+RFS_CELL(put_chunks, struct chunked_row, rfs_table_u64(table, row->tensor.chunks))
+RFS_CELL(put_cuts, struct chunked_row,
+         row->tensor.incomplete ? rfs_table_none(table, "incomplete")
+                                : rfs_table_dims(table, row->row.type->ndim, row->tensor.pieces))
+static const struct rfs_column tensor_columns[] = {
+    {"name", RFS_CELL_TEXT, rfs_info_put_name},
+    {"dtype", RFS_CELL_TEXT, rfs_info_put_dtype},
+    {"shape", RFS_CELL_JSON, rfs_info_put_shape},
+    {"chunks", RFS_CELL_NUMBER, put_chunks},
+    {"cuts", RFS_CELL_JSON, put_cuts},
+    {"bytes", RFS_CELL_NUMBER, rfs_info_put_bytes},
 };
 
 static void add_tensors(const struct rfs_headers_source *source, const struct rfs_info_rows *rows,
                         struct rfs_table *table)
 {
-    RFS_TABLE_FILL(table, tensor_columns);
+    RFS_TABLE_DESCRIBE(table, tensor_columns);
     for (size_t i = 0; i < rows->list.n; i++) {
         struct chunked_row row = {.row = rows->list.data[i]};
         rfs_inspect_chunked(source, row.row.id, &row.tensor);
@@ -758,36 +664,16 @@ static void add_tensors(const struct rfs_headers_source *source, const struct rf
     }
 }
 
-static void put_file(struct rfs_table *table, const void *of)
-{
-    rfs_table_text(table, ((const struct rfs_inspect_chunk_file *)of)->name);
-}
-
-static void put_file_chunks(struct rfs_table *table, const void *of)
-{
-    rfs_table_u64(table, ((const struct rfs_inspect_chunk_file *)of)->chunks);
-}
-
-static void put_file_content(struct rfs_table *table, const void *of)
-{
-    rfs_table_u64(table, ((const struct rfs_inspect_chunk_file *)of)->content);
-}
-
-static void put_file_bytes(struct rfs_table *table, const void *of)
-{
-    const struct rfs_inspect_chunk_file *file = of;
-
-    if (file->is_there)
-        rfs_table_u64(table, file->bytes);
-    else
-        rfs_table_none(table, "missing");
-}
-
-static const struct rfs_filled chunked_file_columns[] = {
-    {{"file", RFS_CELL_TEXT}, put_file},
-    {{"chunks", RFS_CELL_NUMBER}, put_file_chunks},
-    {{"bytes", RFS_CELL_NUMBER}, put_file_content},
-    {{"file bytes", RFS_CELL_NUMBER}, put_file_bytes},
+RFS_CELL(put_file, struct rfs_inspect_chunk_file, rfs_table_text(table, row->name))
+RFS_CELL(put_file_chunks, struct rfs_inspect_chunk_file, rfs_table_u64(table, row->chunks))
+RFS_CELL(put_file_content, struct rfs_inspect_chunk_file, rfs_table_u64(table, row->content))
+RFS_CELL(put_file_bytes, struct rfs_inspect_chunk_file,
+         row->is_there ? rfs_table_u64(table, row->bytes) : rfs_table_none(table, "missing"))
+static const struct rfs_column chunked_file_columns[] = {
+    {"file", RFS_CELL_TEXT, put_file},
+    {"chunks", RFS_CELL_NUMBER, put_file_chunks},
+    {"bytes", RFS_CELL_NUMBER, put_file_content},
+    {"file bytes", RFS_CELL_NUMBER, put_file_bytes},
 };
 
 static void add_chunked_files(const struct rfs_inspect_chunks *chunks, struct rfs_table *table,
@@ -795,7 +681,7 @@ static void add_chunked_files(const struct rfs_inspect_chunks *chunks, struct rf
 {
     const struct rfs_inspect_chunk_file *files = chunks->files;
 
-    RFS_TABLE_FILL(table, chunked_file_columns);
+    RFS_TABLE_DESCRIBE(table, chunked_file_columns);
     for (uint32_t i = 0; i < chunks->n_files; i++) {
         rfs_table_row(table, &files[i]);
         *total += files[i].bytes;
@@ -882,25 +768,13 @@ int rfs_info_chunks(struct rfs_info_args *args, const char *path, struct rfs_inf
 /* ---- hfai's parts ---------------------------------------------------------------------------- */
 
 /* Hfai's parts are numbered from 0 on, as their ranks are. */
-static void put_part(struct rfs_table *table, const void *of)
-{
-    rfs_table_u64(table, ((const struct rfs_headers_rank *)of)->rank);
-}
-
-static void put_part_file(struct rfs_table *table, const void *of)
-{
-    rfs_table_text(table, rfs_path_name(((const struct rfs_headers_rank *)of)->path));
-}
-
-static void put_part_bytes(struct rfs_table *table, const void *of)
-{
-    rfs_table_u64(table, ((const struct rfs_headers_rank *)of)->bytes);
-}
-
-static const struct rfs_filled part_columns[] = {
-    {{"part", RFS_CELL_NUMBER}, put_part},
-    {{"file", RFS_CELL_TEXT}, put_part_file},
-    {{"file bytes", RFS_CELL_NUMBER}, put_part_bytes},
+RFS_CELL(put_part, struct rfs_headers_rank, rfs_table_u64(table, row->rank))
+RFS_CELL(put_part_file, struct rfs_headers_rank, rfs_table_text(table, rfs_path_name(row->path)))
+RFS_CELL(put_part_bytes, struct rfs_headers_rank, rfs_table_u64(table, row->bytes))
+static const struct rfs_column part_columns[] = {
+    {"part", RFS_CELL_NUMBER, put_part},
+    {"file", RFS_CELL_TEXT, put_part_file},
+    {"file bytes", RFS_CELL_NUMBER, put_part_bytes},
 };
 
 static void report_parts(struct rfs_info_args *args, const struct rfs_headers *headers,
@@ -911,7 +785,7 @@ static void report_parts(struct rfs_info_args *args, const struct rfs_headers *h
 
     rfs_info_rows_table(rows, false, &report->table);
     report->key = "tensors";
-    RFS_TABLE_FILL(&report->second, part_columns);
+    RFS_TABLE_DESCRIBE(&report->second, part_columns);
     for (uint32_t part = 0; part < headers->n; part++) {
         bytes += headers->ranks[part].bytes;
         rfs_table_row(&report->second, &headers->ranks[part]);

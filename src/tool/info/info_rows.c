@@ -88,6 +88,11 @@ void rfs_info_put_dtype(struct rfs_table *table, const void *row)
     rfs_table_text(table, rfs_whole_dtype(((const struct rfs_info_row *)row)->type));
 }
 
+void rfs_info_put_bytes(struct rfs_table *table, const void *row)
+{
+    rfs_table_u64(table, ((const struct rfs_info_row *)row)->bytes);
+}
+
 void rfs_info_put_shape(struct rfs_table *table, const void *row)
 {
     const struct rfs_type *type = ((const struct rfs_info_row *)row)->type;
@@ -95,27 +100,19 @@ void rfs_info_put_shape(struct rfs_table *table, const void *row)
     rfs_table_dims(table, type->ndim, type->dims);
 }
 
-void rfs_info_put_bytes(struct rfs_table *table, const void *row)
-{
-    rfs_table_u64(table, ((const struct rfs_info_row *)row)->bytes);
-}
-
-static void put_offset(struct rfs_table *table, const void *row)
-{
-    rfs_table_u64(table, ((const struct rfs_info_row *)row)->offset);
-}
+RFS_CELL(put_offset, struct rfs_info_row, rfs_table_u64(table, row->offset))
 
 void rfs_info_rows_table(const struct rfs_info_rows *rows, bool offsets, struct rfs_table *table)
 {
-    static const struct rfs_filled columns[] = {
-        {{"name", RFS_CELL_TEXT}, rfs_info_put_name},
-        {{"dtype", RFS_CELL_TEXT}, rfs_info_put_dtype},
-        {{"shape", RFS_CELL_JSON}, rfs_info_put_shape},
-        {{"bytes", RFS_CELL_NUMBER}, rfs_info_put_bytes},
-        {{"offset", RFS_CELL_NUMBER}, put_offset},
+    static const struct rfs_column columns[] = {
+        {"name", RFS_CELL_TEXT, rfs_info_put_name},
+        {"dtype", RFS_CELL_TEXT, rfs_info_put_dtype},
+        {"shape", RFS_CELL_JSON, rfs_info_put_shape},
+        {"bytes", RFS_CELL_NUMBER, rfs_info_put_bytes},
+        {"offset", RFS_CELL_NUMBER, put_offset},
     };
 
-    RFS_TABLE_FILL(table, columns);
+    RFS_TABLE_DESCRIBE(table, columns);
     table->n_columns -= !offsets;
     for (size_t i = 0; i < rows->list.n; i++)
         rfs_table_row(table, &rows->list.data[i]);

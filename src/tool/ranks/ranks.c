@@ -36,10 +36,29 @@ struct query {
     uint32_t *list;        /* [needed->sources] */
 };
 
+/* A destination rank, and those that it needs. */
+struct answered {
+    uint32_t rank;
+    const uint32_t *sources;
+    size_t n;
+};
+
+static void put_list(struct rfs_table *table, const void *of)
+{
+    const struct answered *row = of;
+    struct rfs_json_write json = {.file = rfs_table_cell(table)};
+
+    rfs_json_put_u32s(&json, NULL, RFS_JSON_TIGHT, row->sources, row->n);
+    rfs_table_cell_end(table);
+}
+
+RFS_CELL(put_rank, struct answered, rfs_table_u64(table, row->rank))
+RFS_CELL(put_sources, struct answered, rfs_table_ranks(table, row->sources, row->n))
+
 static const struct rfs_column columns[] = {
-    {"rank", RFS_CELL_NUMBER},
-    {"source ranks", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
-    {"source_ranks", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"rank", RFS_CELL_NUMBER, put_rank},
+    {"source ranks", RFS_CELL_TEXT | RFS_FOR_PEOPLE, put_sources},
+    {"source_ranks", RFS_CELL_JSON | RFS_FOR_SCRIPTS, put_list},
 };
 
 static int add_rank(struct query *query, uint32_t rank, struct rfs_error *err)
@@ -53,14 +72,8 @@ static int add_rank(struct query *query, uint32_t rank, struct rfs_error *err)
     for (uint32_t s = 0; s < sources; s++)
         if (query->wanted[s])
             query->list[n++] = s;
-    rfs_table_u64(&query->table, rank);
-    rfs_text_ranks(rfs_table_cell(&query->table), query->list, n);
-    rfs_table_cell_end(&query->table);
-    FILE *out = rfs_table_cell(&query->table);
-    for (size_t i = 0; i < n; i++)
-        fprintf(out, "%c%" PRIu32, i > 0 ? ',' : '[', query->list[i]);
-    fputs(n > 0 ? "]" : "[]", out);
-    rfs_table_cell_end(&query->table);
+    const struct answered row = {rank, query->list, n};
+    rfs_table_row(&query->table, &row);
     return 0;
 }
 

@@ -7,26 +7,16 @@
 #include "tool/common/command.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
+
 /* ---- showing them ---------------------------------------------------------------------------- */
 
-static const struct rfs_column columns[] = {
-    {"name", RFS_CELL_TEXT},
-    {"dtype", RFS_CELL_TEXT},
-    {"shape", RFS_CELL_JSON},
-    {"bytes", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
-    {"count", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
-    {"rank_own", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
-    {"min", RFS_CELL_NUMBER},
-    {"max", RFS_CELL_NUMBER},
-    {"mean", RFS_CELL_NUMBER},
-    {"std", RFS_CELL_NUMBER},
-    {"nan", RFS_CELL_NUMBER},
-    {"inf", RFS_CELL_NUMBER | RFS_FOR_PEOPLE},
-    {"inf", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
-    {"neg_inf", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
-    {"zeros", RFS_CELL_NUMBER},
+/* A tensor, and the moments of its numbers. */
+struct measured {
+    const struct rfs_whole *whole;
+    size_t i;
+    const struct rfs_type *type;
+    const struct rfs_moments *moments;
 };
-enum { NUMBERS = 9 }; /* columns from min on to zeros */
 
 /* Adds the least or the greatest value; integers as they are. */
 static void add_extreme(struct rfs_table *table, const struct rfs_type *type,
@@ -45,42 +35,47 @@ static void add_extreme(struct rfs_table *table, const struct rfs_type *type,
         rfs_table_real(table, 4, value);
 }
 
-static void add_moments(struct rfs_table *table, const struct rfs_type *type,
-                        const struct rfs_moments *moments)
-{
-    if (moments->finite == 0) {
-        for (int i = 0; i < 4; i++)
-            rfs_table_none(table, "-");
-    } else {
-        add_extreme(table, type, moments, false);
-        add_extreme(table, type, moments, true);
-        rfs_table_real(table, 4, moments->mean);
-        rfs_table_real(table, 4, rfs_moments_deviation(moments));
-    }
-    rfs_table_u64(table, moments->nan);
-    rfs_table_u64(table, moments->above + moments->below);
-    rfs_table_u64(table, moments->above);
-    rfs_table_u64(table, moments->below);
-    rfs_table_u64(table, moments->zeros);
-}
+RFS_CELL(put_name, struct measured,
+         rfs_table_text(table, rfs_tensors_name(&row->whole->list, row->i)))
+RFS_CELL(put_dtype, struct measured, rfs_table_text(table, rfs_whole_dtype(row->type)))
+RFS_CELL(put_shape, struct measured, rfs_table_dims(table, row->type->ndim, row->type->dims))
+RFS_CELL(put_bytes, struct measured, rfs_table_u64(table, row->type->bytes))
+RFS_CELL(put_count, struct measured, rfs_table_u64(table, rfs_numbers_count(row->type)))
+RFS_CELL(put_rank_own, struct measured, rfs_table_bool(table, rfs_whole_is_own(row->whole, row->i)))
 
-static void add_tensor(struct rfs_table *table, const struct rfs_whole *whole, size_t i,
-                       const struct rfs_moments *moments)
-{
-    const struct rfs_type *type = rfs_tensors_type(&whole->list, i);
+/* Define the cell of a tensor that has numbers, and of one that has finite numbers. */
+#define CELL_IF(name, is_there, call)                                                              \
+    RFS_CELL(name, struct measured, (is_there) ? (call) : rfs_table_none(table, "-"))
+#define CELL_OF_COUNT(name, count)                                                                 \
+    CELL_IF(name, rfs_numbers_each(row->type) > 0, rfs_table_u64(table, count))
+#define CELL_OF_FINITE(name, call) CELL_IF(name, row->moments->finite > 0, call)
+CELL_OF_FINITE(put_min, add_extreme(table, row->type, row->moments, false))
+CELL_OF_FINITE(put_max, add_extreme(table, row->type, row->moments, true))
+CELL_OF_FINITE(put_mean, rfs_table_real(table, 4, row->moments->mean))
+CELL_OF_FINITE(put_std, rfs_table_real(table, 4, rfs_moments_deviation(row->moments)))
+CELL_OF_COUNT(put_nan, row->moments->nan)
+CELL_OF_COUNT(put_infinite, row->moments->above + row->moments->below)
+CELL_OF_COUNT(put_inf, row->moments->above)
+CELL_OF_COUNT(put_neg_inf, row->moments->below)
+CELL_OF_COUNT(put_zeros, row->moments->zeros)
 
-    rfs_table_text(table, rfs_tensors_name(&whole->list, i));
-    rfs_table_text(table, rfs_whole_dtype(type));
-    rfs_table_dims(table, type->ndim, type->dims);
-    rfs_table_u64(table, type->bytes);
-    rfs_table_u64(table, rfs_numbers_count(type));
-    rfs_table_bool(table, rfs_whole_is_own(whole, i));
-    if (rfs_numbers_each(type) > 0)
-        add_moments(table, type, moments);
-    else
-        for (int k = 0; k < NUMBERS; k++)
-            rfs_table_none(table, "-");
-}
+static const struct rfs_column columns[] = {
+    {"name", RFS_CELL_TEXT, put_name},
+    {"dtype", RFS_CELL_TEXT, put_dtype},
+    {"shape", RFS_CELL_JSON, put_shape},
+    {"bytes", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS, put_bytes},
+    {"count", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS, put_count},
+    {"rank_own", RFS_CELL_JSON | RFS_FOR_SCRIPTS, put_rank_own},
+    {"min", RFS_CELL_NUMBER, put_min},
+    {"max", RFS_CELL_NUMBER, put_max},
+    {"mean", RFS_CELL_NUMBER, put_mean},
+    {"std", RFS_CELL_NUMBER, put_std},
+    {"nan", RFS_CELL_NUMBER, put_nan},
+    {"inf", RFS_CELL_NUMBER | RFS_FOR_PEOPLE, put_infinite},
+    {"inf", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS, put_inf},
+    {"neg_inf", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS, put_neg_inf},
+    {"zeros", RFS_CELL_NUMBER, put_zeros},
+};
 
 static void print_summary(const struct rfs_whole *whole, const struct rfs_moments *moments)
 {
@@ -104,8 +99,10 @@ static void write_stats(const struct rfs_whole *whole, const struct rfs_moments 
     struct rfs_table table = RFS_TABLE(columns, json);
     const size_t n = rfs_tensors_count(&whole->list);
 
-    for (size_t i = 0; i < n; i++)
-        add_tensor(&table, whole, i, &moments[i]);
+    for (size_t i = 0; i < n; i++) {
+        const struct measured row = {whole, i, rfs_tensors_type(&whole->list, i), &moments[i]};
+        rfs_table_row(&table, &row);
+    }
     if (json) {
         struct rfs_json_write out = {.file = stdout};
         rfs_json_object(&out, NULL, RFS_JSON_TIGHT);

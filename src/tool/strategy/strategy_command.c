@@ -146,57 +146,71 @@ static int add_shapes(const struct rfs_fit *fit, struct rfs_strategy_doc *doc,
 
 /* ---- show ------------------------------------------------------------------------------------ */
 
-static const struct rfs_column show_columns[] = {
-    {"name", RFS_CELL_TEXT},    {"stage", RFS_CELL_NUMBER}, {"shape", RFS_CELL_JSON},
-    {"devices", RFS_CELL_JSON}, {"map", RFS_CELL_JSON},     {"optimizer_shard", RFS_CELL_NUMBER},
-    {"note", RFS_CELL_TEXT},
+/* A parameter in a stage, and its tensor in a tree. */
+struct shown {
+    const char *name;
+    uint32_t stage;
+    const struct rfs_layout *layout;
+    int in_tree; /* 1: TENSOR is it, 0: the tree lacks it or there is none, negative: no fit */
+    bool has_tree;
+    struct rfs_fit_tensor tensor;
 };
 
-/* Adds the whole shape: the tree's, or that of JSON where nothing is flattened. Returns a note. */
-static const char *add_shape(struct rfs_table *table, size_t i, uint32_t stage,
-                             const struct rfs_layout *layout, const struct rfs_fit *fit)
+/* Adds the whole shape: the tree's, or that of JSON where nothing is flattened. */
+static void put_shape(struct rfs_table *table, const void *of)
 {
-    struct rfs_fit_tensor tensor = {.slice = NULL};
-    struct rfs_error err = {0};
-    const int rc = fit ? rfs_fit_tensor(fit, i, stage, &tensor, &err) : 0;
+    const struct shown *row = of;
+    const struct rfs_layout *layout = row->layout;
 
-    if (rc == 1)
-        rfs_table_dims(table, tensor.slice->ndim, tensor.whole);
+    if (row->in_tree == 1)
+        rfs_table_dims(table, row->tensor.slice->ndim, row->tensor.whole);
     else if (layout->n_expanded > 0 && !layout->edge)
         rfs_table_dims(table, layout->n_expanded, layout->expanded);
     else
         rfs_table_none(table, "?");
-    return rc < 0 ? "does not fit the tree" : fit && rc == 0 ? "not in the tree" : "";
 }
 
-static const char *note_of(const struct rfs_layout *layout, const char *of_shape)
+static const char *note_of(const struct shown *row)
 {
+    const struct rfs_layout *layout = row->layout;
+
     if (layout->edge || layout->unclear == RFS_UNCLEAR_OFFSETS ||
         layout->unclear == RFS_UNCLEAR_SPLIT)
         return "uneven split";
-    return layout->field || layout->unclear == RFS_UNCLEAR_FIELD ? "field slicing" : of_shape;
+    if (layout->field || layout->unclear == RFS_UNCLEAR_FIELD)
+        return "field slicing";
+    return row->in_tree < 0                     ? "does not fit the tree"
+           : row->has_tree && row->in_tree == 0 ? "not in the tree"
+                                                : "";
 }
 
-/* Adds three cells: the device matrix, the tensor map, and the size of the optimizer shard. */
-static void add_layout(struct rfs_table *table, const struct rfs_layout *layout)
-{
-    rfs_show_matrix(rfs_table_cell(table), layout);
-    rfs_table_cell_end(table);
-    rfs_show_map(rfs_table_cell(table), layout);
-    rfs_table_cell_end(table);
-    rfs_table_u64(table, layout->opt_size);
-}
+RFS_CELL(put_name, struct shown, rfs_table_text(table, row->name))
+RFS_CELL(put_stage, struct shown, rfs_table_u64(table, row->stage))
+RFS_CELL(put_devices, struct shown, rfs_table_layout(table, rfs_show_matrix, row->layout))
+RFS_CELL(put_map, struct shown, rfs_table_layout(table, rfs_show_map, row->layout))
+RFS_CELL(put_optimizer_shard, struct shown, rfs_table_u64(table, row->layout->opt_size))
+RFS_CELL(put_note, struct shown, rfs_table_text(table, note_of(row)))
+
+static const struct rfs_column show_columns[] = {
+    {"name", RFS_CELL_TEXT, put_name},   {"stage", RFS_CELL_NUMBER, put_stage},
+    {"shape", RFS_CELL_JSON, put_shape}, {"devices", RFS_CELL_JSON, put_devices},
+    {"map", RFS_CELL_JSON, put_map},     {"optimizer_shard", RFS_CELL_NUMBER, put_optimizer_shard},
+    {"note", RFS_CELL_TEXT, put_note},
+};
 
 static void add_row(const struct rfs_strategy *strategy, const struct rfs_fit *fit, size_t i,
                     uint32_t stage, struct rfs_table *table)
 {
-    const struct rfs_layout *layout = rfs_strategy_layout(strategy, i, stage);
+    struct shown row = {
+        .name = rfs_strategy_param(strategy, i),
+        .stage = stage,
+        .layout = rfs_strategy_layout(strategy, i, stage),
+        .has_tree = fit != NULL,
+    };
+    struct rfs_error unused = {0};
 
-    rfs_table_text(table, rfs_strategy_param(strategy, i));
-    rfs_table_u64(table, stage);
-    const char *note = add_shape(table, i, stage, layout, fit);
-    add_layout(table, layout);
-    rfs_table_text(table, note_of(layout, note));
+    row.in_tree = fit ? rfs_fit_tensor(fit, i, stage, &row.tensor, &unused) : 0;
+    rfs_table_row(table, &row);
 }
 
 /* Adds a row for each parameter and stage that the globs take. FIT (NULL: no tree) gives shapes. */
@@ -456,11 +470,6 @@ static int make_new(const struct request *request, struct rfs_error *err)
 
 /* ---- check: every mismatch between a strategy and a tree ------------------------------------- */
 
-static const struct rfs_column check_columns[] = {
-    {"kind", RFS_CELL_TEXT},    {"mismatch", RFS_CELL_JSON}, {"parameter", RFS_CELL_TEXT},
-    {"stage", RFS_CELL_NUMBER}, {"rank", RFS_CELL_NUMBER},   {"text", RFS_CELL_TEXT},
-};
-
 static void add_number(struct rfs_table *table, int64_t number)
 {
     if (number < 0)
@@ -469,6 +478,19 @@ static void add_number(struct rfs_table *table, int64_t number)
         rfs_table_add(table, "%" PRId64, number);
 }
 
+RFS_CELL(put_kind, struct rfs_fit_finding, rfs_table_text(table, row->kind))
+RFS_CELL(put_mismatch, struct rfs_fit_finding, rfs_table_bool(table, row->bad))
+RFS_CELL(put_parameter, struct rfs_fit_finding, rfs_table_text(table, row->at.param ?: ""))
+RFS_CELL(put_its_stage, struct rfs_fit_finding, add_number(table, row->at.stage))
+RFS_CELL(put_its_rank, struct rfs_fit_finding, add_number(table, row->at.rank))
+RFS_CELL(put_text, struct rfs_fit_finding, rfs_table_text(table, row->text))
+
+static const struct rfs_column check_columns[] = {
+    {"kind", RFS_CELL_TEXT, put_kind},           {"mismatch", RFS_CELL_JSON, put_mismatch},
+    {"parameter", RFS_CELL_TEXT, put_parameter}, {"stage", RFS_CELL_NUMBER, put_its_stage},
+    {"rank", RFS_CELL_NUMBER, put_its_rank},     {"text", RFS_CELL_TEXT, put_text},
+};
+
 static void print_json(const struct request *request, const struct rfs_strategy *strategy,
                        const struct rfs_fit_findings *findings, bool fits)
 {
@@ -476,13 +498,9 @@ static void print_json(const struct request *request, const struct rfs_strategy 
     struct rfs_json_write json = {.file = stdout};
 
     for (size_t i = 0; i < findings->list.n; i++) {
-        const struct rfs_fit_finding *finding = &findings->list.data[i];
-        rfs_table_text(&table, finding->kind);
-        rfs_table_bool(&table, finding->bad || request->strict);
-        rfs_table_text(&table, finding->at.param ? finding->at.param : "");
-        add_number(&table, finding->at.stage);
-        add_number(&table, finding->at.rank);
-        rfs_table_text(&table, finding->text);
+        struct rfs_fit_finding row = findings->list.data[i];
+        row.bad |= request->strict;
+        rfs_table_row(&table, &row);
     }
     rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
     rfs_json_put_text(&json, "kind", "check");
