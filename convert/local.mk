@@ -12,6 +12,7 @@ dist_convert_DATA = \
 	convert/common-lora.rules \
 	convert/common-megatron-attention.rules \
 	convert/common-megatron-experts.rules \
+	convert/common-megatron-indexer.rules \
 	convert/common-megatron-linear-attention.rules \
 	convert/common-megatron-mlp.rules \
 	convert/common-megatron-model.rules \

@@ -44,6 +44,9 @@ flattening_megatron_folder=$megatron_folder-$flattening_megatron_version
 mbridge_version=0.15.1
 einops_version=0.8.2
 mbridge_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/mbridge
+# And the one of ms-swift, without what it imports.
+mcore_bridge_version=1.6.5
+mcore_bridge_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/mcore-bridge
 # One without common.pt, for a newer Python.
 newest_megatron_version=0.19.2
 newest_megatron_folder=$megatron_folder-$newest_megatron_version
@@ -278,6 +281,11 @@ fill_mbridge() {
         --target "$1" "mbridge==$mbridge_version" "einops==$einops_version"
 }
 
+fill_mcore_bridge() {
+    "$current_torch_venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+        --target "$1" "mcore-bridge==$mcore_bridge_version"
+}
+
 fill_newest_megatron() {
     "$current_torch_venv/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps \
         --python-version 3.12 --only-binary :all: --dest "$1/wheels" \
@@ -293,6 +301,7 @@ make_megatron() {
         make_venv "$flattening_megatron_folder" none "megatron-core $flattening_megatron_version" \
             fill_flattening_megatron &&
         make_venv "$mbridge_folder" none "mbridge $mbridge_version einops $einops_version" fill_mbridge &&
+        make_venv "$mcore_bridge_folder" none "mcore-bridge $mcore_bridge_version" fill_mcore_bridge &&
         make_venv "$newest_megatron_folder" none "megatron-core $newest_megatron_version" fill_newest_megatron
 }
 

@@ -160,6 +160,18 @@ def logits(folder):
         return loaded.eval()(torch.arange(8)[None], use_cache=False).logits
 
 
+def check_experts(case, folder):
+    """Both forms of experts, the other one as transformers saves it."""
+    hf, saved = os.path.join(folder, "hf"), os.path.join(folder, "saved")
+    transformers.AutoModelForCausalLM.from_pretrained(hf, dtype="auto").save_pretrained(saved, save_original_format=False)
+    for source, form, want in ((hf, "fused", Case.read(saved)), (saved, "each", case.tensors)):
+        target = os.path.join(folder, form)
+        problem = compared.export(case, source, target, {"experts": form, "view": "huggingface"}) or same(Case.read(target), want)
+        if problem:
+            return f"experts={form}: {problem}"
+    return None
+
+
 class Case:
     def __init__(self, name, config, rng):
         self.name, self.config, self.rng = name, config, rng
@@ -206,19 +218,8 @@ class Case:
         for at, more in (("hf", given), ("as-hf", given)):
             target = os.path.join(folder, f"{at}-trained")
             problem = problem or compared.export(self, os.path.join(folder, at), target, more) or same(self.read(target), self.trained)
-        return problem and f"from HuggingFace: {problem}" or self.check_experts(folder) or self.check_mtp(folder) or \
+        return problem and f"from HuggingFace: {problem}" or check_experts(self, folder) or self.check_mtp(folder) or \
             self.check_cuts(folder)
-
-    def check_experts(self, folder):
-        """Both forms of experts, the other one as transformers saves it."""
-        hf, saved = os.path.join(folder, "hf"), os.path.join(folder, "saved")
-        transformers.AutoModelForCausalLM.from_pretrained(hf, dtype="auto").save_pretrained(saved, save_original_format=False)
-        for source, form, want in ((hf, "fused", self.read(saved)), (saved, "each", self.tensors)):
-            target = os.path.join(folder, form)
-            problem = compared.export(self, source, target, {"experts": form, "view": "huggingface"}) or same(self.read(target), want)
-            if problem:
-                return f"experts={form}: {problem}"
-        return None
 
     @staticmethod
     def read(folder):

@@ -205,7 +205,7 @@ def program_differs(folder):
 
 
 @functools.cache
-def plan_differs(python=None, classes="Llama Mistral Qwen2 Qwen3 Qwen3Moe Qwen2Moe Glm4Moe DeepseekV3 Qwen3Next"):
+def plan_differs(python=None, classes="Llama Mistral Qwen2 Qwen3 Qwen3Moe Qwen2Moe Glm4Moe DeepseekV3 Qwen3Next MiniMaxM2 GlmMoeDsa DeepseekV32"):
     """None, or what the table says else than the plans of transformers for PYTHON, or the current one."""
     program = "import json, transformers as t\nprint(json.dumps({k: {**(getattr(t, k + 'Config').base_model_tp_plan or {}), " \
         "**getattr(t, k + 'ForCausalLM')._tp_plan} for k in %r.split()}))" % classes
