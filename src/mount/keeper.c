@@ -38,7 +38,6 @@ struct keeper {
     pid_t server;
     struct fuse_session *session; /* mounted; or NULL */
     struct rfs_mounted mounted;
-    int abort; /* ends the calls of the mount; -1: there is no such file */
 };
 
 /* ---- in the keeper --------------------------------------------------------------------------- */
@@ -148,21 +147,6 @@ static bool has_ended(struct fuse_session *session, int patience)
     return poll(&device, 1, patience) == 1 && (device.revents & POLLERR);
 }
 
-/*
- * Opens the file of /sys/fs/fuse/connections that ends the calls of the mount, where that file
- * system is there. It stays the mount's own: when the kernel has ended that, the next mount has its
- * number, and a file of the same name.
- */
-static void open_abort(struct keeper *k)
-{
-    char path[64];
-
-    snprintf(path, sizeof path, "/sys/fs/fuse/connections/%u/abort", minor(k->mounted.device));
-    k->abort = open(path, O_WRONLY | O_CLOEXEC);
-    if (k->abort >= 0 && has_ended(k->session, 0))
-        close(rfs_steal_fd(&k->abort));
-}
-
 static int mount_here(struct keeper *k, struct fuse_session *session, struct rfs_error *err)
 {
     struct rfs_mounted before;
@@ -185,8 +169,6 @@ static int mount_here(struct keeper *k, struct fuse_session *session, struct rfs
     }
     if (!found) /* another mount may have been there before */
         k->mounted = (struct rfs_mounted){.id = 0};
-    else if (geteuid() != 0)
-        open_abort(k);
     return 0;
 }
 
@@ -202,12 +184,23 @@ static void detach(struct fuse_session *session)
     (void)umount2(".", MNT_FORCE | MNT_DETACH);
 }
 
-/* Detaches the mount by fusermount3, which ends no calls. */
+/*
+ * Detaches the mount by fusermount3, which ends no calls. /sys/fs/fuse/connections does, where that
+ * file system is there. Its file is opened while the mount lasts: once it has ended, the kernel may
+ * give its number to another mount.
+ */
 static void detach_as_user(const struct keeper *k)
 {
+    char path[64];
+
+    snprintf(path, sizeof path, "/sys/fs/fuse/connections/%u/abort", minor(k->mounted.device));
+    const int fd = k->mounted.id ? open(path, O_WRONLY | O_CLOEXEC) : -1;
+    const bool ours = fd >= 0 && !has_ended(k->session, 0);
     fuse_session_unmount(k->session);
-    if (k->abort >= 0)
-        (void)!write(k->abort, "1", 1);
+    if (ours)
+        (void)!write(fd, "1", 1);
+    if (fd >= 0)
+        close(fd);
 }
 
 /*
@@ -365,8 +358,7 @@ static _Noreturn void keep(struct keeper *k)
 int rfs_keeper_start(const struct rfs_mount_options *options, const char *mountpoint, int folder,
                      char **argv, struct rfs_keeper *out, struct rfs_error *err)
 {
-    struct keeper keeper = {
-        .options = options, .mountpoint = mountpoint, .server = getpid(), .abort = -1};
+    struct keeper keeper = {.options = options, .mountpoint = mountpoint, .server = getpid()};
     int ends[2];
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)

@@ -224,7 +224,10 @@ class Foreground:
             )
         eventually(lambda: mounted(self.mnt) or self.process.poll() is not None, "it is mounted")
         check(mounted(self.mnt), f"not mounted: {self.log()}")
-        os.stat(self.mnt)
+        try:
+            os.stat(self.mnt)
+        except OSError as error:
+            check(False, f"{error}: the server ended with {self.process.wait(PATIENCE)}: {self.log()}")
 
     file = Mount.file
     read = Mount.read

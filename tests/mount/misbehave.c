@@ -5,7 +5,8 @@
  * RFS_MISBEHAVE names, and ends with the errno of it as its status, 0 if it worked. RFS_WITHOUT is
  * the number of a system call that this kernel shall not have; with RFS_MOUNT_HANGS, mounting takes
  * as long as the server lives, and with RFS_MOUNT_WAITS until that file is there,
- * beside one with ".begun" behind its name. RFS_PAGE_BYTES is the size that pages shall have, a
+ * beside one with ".begun" behind its name. RFS_UNMOUNT_WAITS makes the end of an unmount by
+ * fusermount3 wait in the same way, for a minute at most. RFS_PAGE_BYTES is the size that pages shall have, a
  * multiple of the kernel's, and RFS_NO_MEMORY the number of bytes that nothing can be mapped with.
  * tests/mount/test_sandbox.py builds it.
  */
@@ -33,7 +34,7 @@
 #include <unistd.h>
 
 static char what[64], path[4096];
-static char mount_waits[4096];
+static char mount_waits[4096], unmount_waits[4096];
 static int mount_hangs;
 
 static long execute(void)
@@ -349,6 +350,8 @@ __attribute__((constructor)) static void prepare(void)
     mount_hangs = getenv("RFS_MOUNT_HANGS") != NULL;
     if (getenv("RFS_MOUNT_WAITS"))
         strncpy(mount_waits, getenv("RFS_MOUNT_WAITS"), sizeof mount_waits - 1);
+    if (getenv("RFS_UNMOUNT_WAITS"))
+        strncpy(unmount_waits, getenv("RFS_UNMOUNT_WAITS"), sizeof unmount_waits - 1);
     if (!name)
         return;
     strncpy(what, name, sizeof what - 1);
@@ -356,16 +359,34 @@ __attribute__((constructor)) static void prepare(void)
     signal(SIGUSR1, on_signal);
 }
 
-/* The keeper's. It has no environment by then. */
+static void tell_it_has_begun(const char *waits)
+{
+    char begun[sizeof mount_waits + 8];
+
+    snprintf(begun, sizeof begun, "%s.begun", waits);
+    close(open(begun, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+}
+
+/* These are the keeper's. It has no environment by then. */
+__attribute__((visibility("default"))) void fuse_session_unmount(void *session)
+{
+    void (*const real)(void *) = (void (*)(void *))dlsym(RTLD_NEXT, "fuse_session_unmount");
+
+    real(session);
+    if (!unmount_waits[0])
+        return;
+    tell_it_has_begun(unmount_waits);
+    for (int i = 0; i < 6000 && access(unmount_waits, F_OK) != 0; i++)
+        usleep(10000);
+}
+
 __attribute__((visibility("default"))) int mount(const char *from, const char *at, const char *type,
                                                  unsigned long flags, const void *data)
 {
     const pid_t parent = getppid();
-    char begun[sizeof mount_waits + 8];
 
-    snprintf(begun, sizeof begun, "%s.begun", mount_waits);
     if (mount_waits[0])
-        close(open(begun, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+        tell_it_has_begun(mount_waits);
     /* The server may have ended before: its keeper is init's then. */
     while ((mount_hangs || (mount_waits[0] && access(mount_waits, F_OK) != 0)) && parent > 1 &&
            getppid() == parent)

@@ -413,6 +413,34 @@ def test_a_late_keeper_leaves_the_next_mount_alone():
     check(False, f"the second mount had the numbers of the first {met} times")
 
 
+def gets_the_number_of(tree, first, turn):
+    """Whether the next mount has the number of a FIRST one, whose server is killed. Calls of the next one are answered, though
+    its keeper was not done by then, but waited for the file TURN."""
+    number, pid = os.stat(first.mnt).st_dev, keeper(first.mnt)
+    first.process.kill()
+    eventually(lambda: os.path.exists(turn + ".begun"), "it is unmounted")
+    with Mount(tree.src, tree.options(), mnt=folder("next")) as m:
+        same = os.stat(m.mnt).st_dev == number
+        open(turn, "w").close()
+        eventually(lambda: not os.path.exists(f"/proc/{pid}"), "the keeper ends")
+        same_bytes(m.read(0), tree.expected(0), "the next mount")
+    return same
+
+
+def test_a_keeper_ends_no_calls_of_the_next_mount():
+    """The kernel gives the number of a mount that has ended to the next one, unless another mount of this machine gets it."""
+    if os.geteuid() == 0 or sanitized():
+        return  # root's keeper needs no fusermount3
+    need(os.path.ismount("/sys/fs/fuse/connections"), "fusectl is not mounted")
+    tree = small()
+    for attempt in range(50):
+        turn = os.path.join(folder(f"turn{attempt}"), "now")
+        env = preloaded("mount", "misbehave.c", RFS_UNMOUNT_WAITS=turn)
+        if gets_the_number_of(tree, Foreground(tree.src, tree.options(), mnt=folder(f"mnt{attempt}"), env=env), turn):
+            return
+    check(False, "no mount got the number of one that has ended")
+
+
 def test_what_others_have_mounted_there_stays():
     """After a lazy unmount, the mount point is anybody's, though the first server still serves."""
     tree = small(scale=12)
