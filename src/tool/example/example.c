@@ -33,7 +33,10 @@
 #define REMEDY_RANKS "a number from 1 to 65536"
 #define REMEDY "reshard example --help"
 #define MAX_DIM (UINT64_C(1) << 40)
-#define MAX_LAYERS 10000
+#define MAX_LAYERS 100000
+#define MAX_EXPERTS 4096
+/* A parameter takes 200 bytes, and the strategies several times as much. */
+#define MAX_PARAMS 1000000
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -337,6 +340,21 @@ static void add_cut(struct maker *maker, const char *layer, const char *part, en
     }
 }
 
+/* Adds what a layer has in place of an MLP: a router, and experts that are cut like one. */
+static void layer_experts(struct maker *maker, const char *layer, uint64_t hidden)
+{
+    const uint32_t experts = maker->options->experts;
+
+    add_cut(maker, layer, "mlp.router.weight", WHOLE, 2, experts, hidden);
+    for (uint32_t i = 0; i < experts && !maker->failed; i++) {
+        char part[48];
+        snprintf(part, sizeof part, "mlp.experts.%u.up.weight", i);
+        add_cut(maker, layer, part, BY_COLUMN, 2, hidden, 4 * hidden);
+        snprintf(part, sizeof part, "mlp.experts.%u.down.weight", i);
+        add_cut(maker, layer, part, BY_ROW, 2, 4 * hidden, hidden);
+    }
+}
+
 static void transformer_layer(struct maker *maker, uint32_t i, uint64_t hidden)
 {
     char layer[32];
@@ -349,18 +367,35 @@ static void transformer_layer(struct maker *maker, uint32_t i, uint64_t hidden)
     add_cut(maker, layer, "attention.out.bias", WHOLE, 1, hidden, 1);
     add_cut(maker, layer, "norm2.gamma", WHOLE, 1, hidden, 1);
     add_cut(maker, layer, "norm2.beta", WHOLE, 1, hidden, 1);
+    if (maker->options->experts > 0) {
+        layer_experts(maker, layer, hidden);
+        return;
+    }
     add_cut(maker, layer, "mlp.up.weight", BY_COLUMN, 2, hidden, 4 * hidden);
     add_cut(maker, layer, "mlp.up.bias", BY_COLUMN, 1, 4 * hidden, 1);
     add_cut(maker, layer, "mlp.down.weight", BY_ROW, 2, 4 * hidden, hidden);
     add_cut(maker, layer, "mlp.down.bias", WHOLE, 1, hidden, 1);
 }
 
-/* Returns the bytes of the whole tensors, states included. See transformer_layer for 12 and 13. */
+/* Returns the bytes of the whole tensors, states included. See transformer_layer for the numbers. */
 static double transformer_bytes(const struct maker *maker, double layers, double hidden)
 {
-    const double elements = layers * (12 * hidden * hidden + 13 * hidden) + 4 * hidden * hidden +
+    const double experts = maker->options->experts;
+    const double mlp =
+        experts > 0 ? experts * (8 * hidden + 1) * hidden : (8 * hidden + 5) * hidden;
+    const double elements = layers * ((4 * hidden + 8) * hidden + mlp) + 4 * hidden * hidden +
                             128 * hidden + 2 * hidden;
     return elements * (rfs_net_value_bytes(maker->options->dtype) + 2.0 * 4);
+}
+
+/* Returns the most layers of a network; see transformer_layer and add_moments. */
+static uint32_t most_layers(const struct rfs_net_options *options)
+{
+    const uint64_t params = options->kind == RFS_NET_COLS || options->kind == RFS_NET_ROWS ? 1
+                            : options->experts > 0 ? 3 * (9 + 2 * (uint64_t)options->experts)
+                                                   : 3 * 12;
+
+    return (uint32_t)rfs_min_u64(MAX_LAYERS, MAX_PARAMS / params);
 }
 
 static void make_transformer(struct maker *maker)
@@ -375,8 +410,8 @@ static void make_transformer(struct maker *maker)
         while (transformer_bytes(maker, layers, (double)hidden) < size)
             hidden += maker->lcm;
     else if (options->size != 0)
-        for (layers = 1;
-             layers < MAX_LAYERS && transformer_bytes(maker, layers, (double)hidden) < size;)
+        for (layers = 1; layers < most_layers(options) &&
+                         transformer_bytes(maker, layers, (double)hidden) < size;)
             layers++;
     add_cut(maker, "embedding.", "word", BY_ROW, 2, 4 * hidden, hidden);
     add_cut(maker, "embedding.", "position", WHOLE, 2, 128, hidden);
@@ -450,8 +485,8 @@ int rfs_net_make(const struct rfs_net_options *options, struct rfs_net *net, str
     const uint64_t n = options->ranks[DST];
     struct maker maker = {.options = options, .net = net, .lcm = m / rfs_gcd_u64(m, n) * n};
     int rc = 0;
-    if (options->layers > MAX_LAYERS || options->hidden > MAX_DIM / 16 ||
-        options->run_bytes > MAX_DIM)
+    if (options->experts > MAX_EXPERTS || options->layers > most_layers(options) ||
+        options->hidden > MAX_DIM / 16 || options->run_bytes > MAX_DIM)
         return rfs_fail_usage(err, "smaller numbers", "the network is too large");
     if (options->kind == RFS_NET_TUTORIAL)
         make_tutorial(&maker);
@@ -927,6 +962,8 @@ static const struct rfs_argument arguments[] = {
                    "ranks of the destination (4)"),
     RFS_ARG_NUMBER("layers", "L", 1, UINT32_MAX, REMEDY, struct request, net.layers,
                    "a transformer of L layers, not the tutorial's network"),
+    RFS_ARG_NUMBER("experts", "E", 1, UINT32_MAX, REMEDY, struct request, net.experts,
+                   "experts of each layer, in place of its MLP"),
     RFS_ARG_NUMBER("hidden", "H", 1, INT64_MAX, REMEDY, struct request, net.hidden,
                    "its width, rounded up until every cut divides (256)"),
     RFS_ARG_BYTES("size", 1, INT64_MAX, REMEDY, struct request, net.size,
@@ -953,8 +990,12 @@ static int settle(struct request *request, struct rfs_error *err)
     if (request->net.kind == RFS_NET_TUTORIAL && request->net.run_bytes != 0)
         request->net.kind = RFS_NET_COLS;
     if (request->net.kind == RFS_NET_TUTORIAL &&
-        (request->net.layers != 0 || request->net.hidden != 0 || request->net.size != 0))
+        (request->net.layers != 0 || request->net.experts != 0 || request->net.hidden != 0 ||
+         request->net.size != 0))
         request->net.kind = RFS_NET_MIXED;
+    if (request->net.experts != 0 &&
+        (request->net.kind == RFS_NET_COLS || request->net.kind == RFS_NET_ROWS))
+        return rfs_fail_usage(err, "--cut tp, mixed or opt", "--experts needs a transformer");
     if (request->net.run_bytes != 0 && request->net.kind != RFS_NET_COLS)
         return rfs_fail_usage(err, "--cut cols", "--run-bytes needs --cut cols");
     return 0;

@@ -47,6 +47,7 @@ struct rfs_net_options {
     enum rfs_net_kind kind;
     uint32_t ranks[2];  /* source, destination */
     uint32_t layers;    /* number of layers; 0: the default */
+    uint32_t experts;   /* number of experts of each layer of a transformer; 0: it has an MLP */
     uint64_t hidden;    /* width; 0: the default; rounded up until every cut divides */
     uint64_t size;      /* bytes of the whole tensors to aim at; 0: what layers and hidden give */
     uint64_t run_bytes; /* COLS: bytes of a row in one source rank; 0: the default */

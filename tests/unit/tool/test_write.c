@@ -34,6 +34,7 @@ static void make(size_t kind, size_t pair, enum rfs_dtype dtype, struct rfs_net 
         .kind = kinds[kind],
         .ranks = {ranks[pair][0], ranks[pair][1]},
         .layers = 1,
+        .experts = pair % 2 == 0 ? 3 : 0,
         .hidden = 16,
         .size = kinds[kind] >= RFS_NET_COLS ? 20000 : 0,
         .run_bytes = 24,
@@ -248,16 +249,34 @@ static void sizes_that_cannot_be_are_refused(void **state)
                                        .size = INT64_MAX,
                                        .dtype = RFS_FLOAT64};
     assert_int_equal(rfs_net_make(&options, &net, &err), -EINVAL);
+    /* More parameters than one may wish for: many layers are one matrix each, or few experts. */
+    options = (struct rfs_net_options){
+        .kind = RFS_NET_MIXED, .ranks = {8, 4}, .layers = 1000, .dtype = RFS_FLOAT32};
+    for (int more = 0; more < 2; more++) {
+        options.experts = more ? 400 : 100;
+        assert_int_equal(rfs_net_make(&options, &net, &err), more ? -EINVAL : 0);
+        assert_true(more || net.params.n > 3 * 2 * 100 * 1000);
+        rfs_net_free(&net);
+    }
+    options = (struct rfs_net_options){
+        .kind = RFS_NET_ROWS, .ranks = {8, 4}, .layers = 100000, .size = 1, .dtype = RFS_FLOAT32};
+    assert_int_equal(rfs_net_make(&options, &net, &err), 0);
+    assert_true(net.params.n > 100000);
+    rfs_net_free(&net);
 }
 
 static void a_wanted_size_is_met(void **state)
 {
     (void)state;
-    for (size_t kind = RFS_NET_TP; kind <= RFS_NET_ROWS; kind++) {
+    for (size_t turn = 0; turn < 2 * RFS_NET_ROWS + 2; turn++) {
         struct rfs_net net;
         struct rfs_error err = {0};
-        const struct rfs_net_options options = {.kind = (enum rfs_net_kind)kind,
+        const enum rfs_net_kind kind = (enum rfs_net_kind)(turn / 2);
+        if (kind == RFS_NET_TUTORIAL)
+            continue;
+        const struct rfs_net_options options = {.kind = kind,
                                                 .ranks = {8, 4},
+                                                .experts = turn % 2 ? 2 : 0,
                                                 .size = 50000000,
                                                 .dtype = RFS_FLOAT32};
         assert_int_equal(rfs_net_make(&options, &net, &err), 0);
