@@ -10,6 +10,7 @@ copy of each slice in all files together, by 128 replicas of 8 ranks, and with t
 """
 import argparse
 import json
+import math
 import os
 import statistics
 import struct
@@ -19,22 +20,22 @@ import tempfile
 import time
 
 RANKS, TENSOR_PARALLEL = 1024, 8
-SHAPE, SLICE = [64, 16], [8, 16]
-SLICE_BYTES = 2 * 8 * 16
+SHAPE = [64, 16]
 
 
 class Saved:
     """Which rank's file has which slices of which tensors."""
 
-    def __init__(self, stages, full):
-        self.stages, self.full = stages, full
-        self.replicas = RANKS // stages // TENSOR_PARALLEL
+    def __init__(self, stages, full, parallel=TENSOR_PARALLEL):
+        self.stages, self.full, self.parallel = stages, full, parallel
+        self.replicas = RANKS // stages // parallel
+        self.slice = [SHAPE[0] // parallel, SHAPE[1]]
 
     def first_rank(self, tensor, tensors):
         return tensor * self.stages // tensors * (RANKS // self.stages)
 
     def holders(self, first, number):
-        return [first + replica * TENSOR_PARALLEL + number for replica in range(self.replicas)]
+        return [first + replica * self.parallel + number for replica in range(self.replicas)]
 
     def stored(self, tensor, holders):
         """By every holder, or by one after the other."""
@@ -57,13 +58,13 @@ def put_metadata(path, saved, tensors):
         name, first = name_of(tensor), saved.first_rank(tensor, tensors)
         described[name] = {
             "properties": {"dtype": "BFloat16", "allow_shape_mismatch": False, "allow_to_save": True,
-                           "replica_id": [r for r in range(saved.replicas) for _ in range(TENSOR_PARALLEL)]},
-            "global_shape": SHAPE, "axis_fragmentations": [TENSOR_PARALLEL, 1],
-            "layout": {"device_matrix": [saved.replicas, TENSOR_PARALLEL], "tensor_map": [0, -1],
+                           "replica_id": [r for r in range(saved.replicas) for _ in range(saved.parallel)]},
+            "global_shape": SHAPE, "axis_fragmentations": [saved.parallel, 1],
+            "layout": {"device_matrix": [saved.replicas, saved.parallel], "tensor_map": [0, -1],
                        "interleaved_parallel": False, "alias_name": ["dp", "tp"],
                        "rank_list": list(range(first, first + RANKS // saved.stages))},
-            "chunk": [{"global_offset": [k], "local_shape": SLICE} for k in range(TENSOR_PARALLEL)]}
-        for k in range(TENSOR_PARALLEL):
+            "chunk": [{"global_offset": [k], "local_shape": saved.slice} for k in range(saved.parallel)]}
+        for k in range(saved.parallel):
             holders = saved.holders(first, k)
             stored[f"('{name}', ({k},))"] = [{"file_name": file_of(r), "storage_rank": r, "rank_group": holders}
                                              for r in saved.stored(tensor, holders)]
@@ -79,19 +80,21 @@ def put_metadata(path, saved, tensors):
     return files
 
 
-def put_file(path, names):
-    header = {name: {"dtype": "BF16", "shape": SLICE, "data_offsets": [i * SLICE_BYTES, (i + 1) * SLICE_BYTES]}
+def put_file(path, saved, names):
+    size = 2 * math.prod(saved.slice)
+    header = {name: {"dtype": "BF16", "shape": saved.slice, "data_offsets": [i * size, (i + 1) * size]}
               for i, name in enumerate(names)}
     text = json.dumps(header, separators=(",", ":")).encode()
     with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + bytes(len(names) * SLICE_BYTES))
+        file.write(struct.pack("<Q", len(text)) + text + bytes(len(names) * size))
 
 
 def write(folder, saved, tensors):
     os.mkdir(folder)
     files = put_metadata(os.path.join(folder, "metadata.json"), saved, tensors)
     for rank, names in enumerate(files):
-        put_file(os.path.join(folder, file_of(rank)), names)
+        if names:
+            put_file(os.path.join(folder, file_of(rank)), saved, names)
 
 
 def processor_seconds(pid):
