@@ -6,8 +6,9 @@
  * the number of a system call that this kernel shall not have; with RFS_MOUNT_HANGS, mounting takes
  * as long as the server lives, and with RFS_MOUNT_WAITS until that file is there,
  * beside one with ".begun" behind its name. RFS_UNMOUNT_WAITS makes the end of an unmount by
- * fusermount3 wait in the same way, for a minute at most. RFS_PAGE_BYTES is the size that pages shall have, a
- * multiple of the kernel's, and RFS_NO_MEMORY the number of bytes that nothing can be mapped with.
+ * fusermount3 wait in the same way, for a minute at most. RFS_PAGE_BYTES is the size that pages
+ * shall have, a multiple of the kernel's, and RFS_NO_MEMORY the number of bytes that nothing can be
+ * mapped with.
  * tests/mount/test_sandbox.py builds it.
  */
 #include <asm/termbits.h>

@@ -377,7 +377,7 @@ static void transformer_layer(struct maker *maker, uint32_t i, uint64_t hidden)
     add_cut(maker, layer, "mlp.down.bias", WHOLE, 1, hidden, 1);
 }
 
-/* Returns the bytes of the whole tensors, states included. See transformer_layer for the numbers. */
+/* Returns the bytes of the whole tensors, with states. See transformer_layer for the numbers. */
 static double transformer_bytes(const struct maker *maker, double layers, double hidden)
 {
     const double experts = maker->options->experts;
