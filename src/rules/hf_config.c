@@ -56,7 +56,8 @@ static void read_plain(struct rfs_hf_config *config, const cJSON *item, struct r
 {
     if (cJSON_IsString(item)) {
         value->kind = RFS_HF_TEXT;
-        value->text = rfs_arena_text(&config->arena, item->valuestring, strlen(item->valuestring));
+        value->n = strlen(item->valuestring);
+        value->text = rfs_arena_text(&config->arena, item->valuestring, value->n);
     } else if (cJSON_IsBool(item) || rfs_json_tree_integer(item, &value->number)) {
         value->kind = RFS_HF_NUMBER;
     }

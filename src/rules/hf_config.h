@@ -24,7 +24,7 @@ struct rfs_hf_value {
     double real; /* the number, or a fraction, whose kind is RFS_HF_OTHER */
     const char *text;
     const struct rfs_hf_value *list;
-    size_t n; /* entries of the list */
+    size_t n; /* entries of the list, or bytes of the text */
 };
 
 struct rfs_hf_config;

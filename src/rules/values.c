@@ -96,6 +96,20 @@ static int find_list(struct compiling *c, const char *key, const struct rfs_hf_v
     return rfs_rules_work(c, 64);
 }
 
+/* Gives the place in brackets behind the key of a list or text of N. */
+static int find_place(struct compiling *c, const struct number *number, size_t n, int64_t *at)
+{
+    const int wrong = evaluate(c, number->a, at);
+
+    if (wrong)
+        return wrong == LACKING ? -EINVAL : wrong;
+    if (*at < 0 || (uint64_t)*at >= n)
+        return RULES_FAIL(c, NULL, "the config.json that belongs to the tensors",
+                          "'%s' of %s has %zu entries, and no entry %lld", number->name,
+                          rfs_hf_config_name(c->input->config), n, (long long)*at);
+    return 0;
+}
+
 /* Finds an entry of a list; *ENTRY is NULL if the config lacks the list. */
 static int find_entry(struct compiling *c, const struct number *number,
                       const struct rfs_hf_value **entry)
@@ -107,22 +121,24 @@ static int find_entry(struct compiling *c, const struct number *number,
     *entry = NULL;
     if (rc || !list)
         return rc;
-    const int wrong = evaluate(c, number->a, &at);
-    if (wrong)
-        return wrong == LACKING ? -EINVAL : wrong;
-    if (at < 0 || (uint64_t)at >= list->n)
-        return RULES_FAIL(c, NULL, "the config.json that belongs to the tensors",
-                          "'%s' of %s has %zu entries, and no entry %lld", number->name,
-                          rfs_hf_config_name(c->input->config), list->n, (long long)at);
-    *entry = &list->list[at];
-    return 0;
+    const int wrong = find_place(c, number, list->n, &at);
+    if (wrong == 0)
+        *entry = &list->list[at];
+    return wrong;
 }
 
 static int of_entry(struct compiling *c, const struct number *number, int64_t *value)
 {
+    const struct rfs_hf_value *text = rfs_hf_config_find(c->input->config, number->name);
+
+    if (text && text->kind == RFS_HF_TEXT) {
+        const int wrong = find_place(c, number, text->n, value);
+        if (wrong == 0)
+            *value = (unsigned char)text->text[*value]; /* the code of a letter */
+        return wrong;
+    }
     const struct rfs_hf_value *entry;
     const int rc = find_entry(c, number, &entry);
-
     if (rc || !entry)
         return rc ? rc : LACKING;
     *value = entry->number;

@@ -567,7 +567,8 @@ static void test_lists(void **ctx)
 {
     static const char config[] =
         "{\"types\": [\"full\", \"slide\", \"full\"], \"mlp\": [0, 2], \"sizes\": [4, 5, 6], "
-        "\"mixed\": [1, \"full\", null, 1.5, [2], {\"a\": 1}], \"none\": [], \"o\": {\"l\": [7]}}";
+        "\"mixed\": [1, \"full\", null, 1.5, [2], {\"a\": 1}], \"none\": [], \"o\": {\"l\": [7]}, "
+        "\"text\": \"M*-\"}";
     static const char kinds[] = "index f = 0 .. count(config.types) where config.types[f] is full\n"
                                 "index s = 0 .. 3 where config.types[s] is slide\n"
                                 "f.{f} = x.{f} [config.sizes[f]]\ns.{s} = x.{s}";
@@ -585,6 +586,8 @@ static void test_lists(void **ctx)
          "'types' of config.json has entries that are not whole numbers"},
         {"let n = config.mixed[2]",
          "'mixed' of config.json has entries that are not whole numbers"},
+        {"let n = config.text[3]", "'text' of config.json has 3 entries, and no entry 3"},
+        {"let n = config.text[0] is M", "'text' of config.json is not a list"},
         {"let n = config.sizes", "'sizes' of config.json is not a whole number"},
         {"let n = config.o[0]", "needs 'o' of config.json, which does not have it"},
         {"let n = config.no[0]", "needs 'no' of config.json, which does not have it"},
@@ -624,8 +627,9 @@ static void test_lists(void **ctx)
           "if config.mixed has full and 1 in config.mixed and not 2 in config.mixed\nc = d\nend\n"
           "e = f [config.no[9] ?? 2, (count(config.no) ?? 1) + count(config.none)]\n"
           "index i = 0 .. 3 where config.no[i] is x ?? i == 2\ng.{i} = h.{config.mlp[1] + i}\n"
+          "index t = 0 .. 3 where config.text[t] == 42\nt.{t} = u.{t} [config.text[0]]\n"
           "index z = 0 .. 3 where false\nx.{z} = y.{z}\nstacked z\nv.{z} = w.{z}",
-          config, NULL, "b 1, d 1, f 2x1, h.4 1", "a 1, c 1, e 2x1, g.2 1");
+          config, NULL, "b 1, d 1, f 2x1, h.4 1, u.1 77", "a 1, c 1, e 2x1, g.2 1, t.1 77");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char *text = NULL;
         assert_true(asprintf(&text, "b = x.0\n%s\nc = x.1\nd = x.2", wrong[i].rules) > 0);
