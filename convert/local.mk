@@ -14,6 +14,7 @@ dist_convert_DATA = \
 	convert/common-megatron-experts.rules \
 	convert/common-megatron-indexer.rules \
 	convert/common-megatron-linear-attention.rules \
+	convert/common-megatron-mamba.rules \
 	convert/common-megatron-mlp.rules \
 	convert/common-megatron-model.rules \
 	convert/common-megatron-vocabulary.rules \
@@ -34,6 +35,8 @@ dist_convert_DATA = \
 	convert/megatron.rules \
 	convert/megatron_gemma3.rules \
 	convert/megatron_lora.rules \
+	convert/megatron_mamba.cuts \
+	convert/megatron_nemotron_h.rules \
 	convert/meta_llama.cuts \
 	convert/meta_llama.rules \
 	convert/mindformers.cuts \

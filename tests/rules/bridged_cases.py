@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The family "bridged": minimax_m2, glm_moe_dsa and deepseek_v32 in Megatron-Core's names.
+"""The family "bridged": minimax_m2, glm_moe_dsa, deepseek_v32 and nemotron_h in Megatron-Core's names.
 
 transformers makes and saves the model. mcore-bridge loads it into the ranks of a real GPT of Megatron-Core, which say what they
 save; torch.distributed.checkpoint writes the folder.
@@ -25,7 +25,7 @@ import views
 from safetensors.torch import load_file, save_file
 
 FIXED = {}
-KINDS = ["minimax_m2", "glm_moe_dsa", "deepseek_v32"]
+KINDS = ["minimax_m2", "glm_moe_dsa", "deepseek_v32", "nemotron_h"]
 
 
 def random_sparse_config(rng, kind):
@@ -106,11 +106,11 @@ def real_gpt(config, tp):
     megatron_gpt.stand_ins()
     of = megatron_config(config, tp)
     spec = get_gpt_decoder_block_spec(of, use_transformer_engine=False, normalization="RMSNorm")
-    _, minimax = mcore_bridge_program.bridges()
+    _, _, of_minimax = mcore_bridge_program.bridges()
     for layer in spec.layer_specs:
         attention = layer.submodules.self_attention
         if config["model_type"] == "minimax_m2":
-            attention.module = minimax.MinimaxM2SelfAttention
+            attention.module = of_minimax
         else:
             attention.submodules.core_attention = sparse_attention()
     mtp = {"mtp_block_spec": get_gpt_mtp_block_spec(of, spec, use_transformer_engine=False)} if of.mtp_num_layers else {}
@@ -142,6 +142,8 @@ def with_engine(config, names):
 
 
 class Case:
+    rules = "megatron"
+
     def __init__(self, name, config, rng):
         self.name, self.config, self.rng = name, config, rng
         self.local = rng.random() < .3
@@ -168,7 +170,7 @@ class Case:
         source = os.path.join(folder, "trained")
         self.trained = self.saved_by(counted=not self.stacked)
         dcp.save(self.trained, checkpoint_id=source, no_dist=True)
-        return source, {"convert": views.rules("megatron"), "view": "huggingface", "hf_config": os.path.join(folder, "hf", "config.json")}
+        return source, {"convert": views.rules(self.rules), "view": "huggingface", "hf_config": os.path.join(folder, "hf", "config.json")}
 
     def check_oracle(self, folder):
         self.logits = hybrid_cases.logits(os.path.join(folder, "hf"))
@@ -176,11 +178,14 @@ class Case:
 
     def to_megatron(self, layers="numbered", **more):
         words = [f"layers={layers}", *(["transformer_impl=local"] if self.local else [])]
-        return {"convert": views.rules("megatron"), "convert_options": ":".join(words), "format": "safetensors", **more}
+        return {"convert": views.rules(self.rules), "convert_options": ":".join(words), "format": "safetensors", **more}
+
+    def to_huggingface(self, layers="numbered"):
+        return {"convert_options": f"layers={layers}"}
 
     def check_views(self, folder, source, options):
         layers = "stacked" if self.stacked else "numbered"
-        options["convert_options"] = f"layers={layers}"
+        options.update(self.to_huggingface(layers))
         problem = views.check(self, source, os.path.join(folder, "as-hf"), options, lambda at: hybrid_cases.same(
             load_file(os.path.join(at, "model.safetensors")), self.tensors) or (
                 None if torch.equal(hybrid_cases.logits(at), self.logits) else "transformers says something else"))
@@ -189,23 +194,27 @@ class Case:
         target = os.path.join(folder, "again")
         problem = compared.export(self, os.path.join(folder, "hf"), target, self.to_megatron(layers, view="unified")) or \
             hybrid_cases.same(hybrid_cases.Case.read(target), self.trained)
-        return problem and f"from HuggingFace: {problem}" or hybrid_cases.check_experts(self, folder) or \
-            self.check_cuts(folder) or self.check_mtp(folder)
+        return problem and f"from HuggingFace: {problem}" or self.check_more(folder)
 
-    def check_cuts(self, folder):
+    def check_more(self, folder):
+        return hybrid_cases.check_experts(self, folder) or self.check_cuts(folder, 2) or self.check_mtp(folder)
+
+    def planned(self, name, tensor, rank, tp):
+        """What rank RANK of TP has of one of HuggingFace's tensors, as transformers plans it."""
+        degrees = types.SimpleNamespace(tp=tp, ep=1)
+        return ready_cuts.Degrees.slice(degrees, name, megatron_cases.as_value(tensor), ready_cuts.HUGGINGFACE, rank)
+
+    def check_cuts(self, folder, tp):
         """Each rank has what a real one saves, and of HuggingFace's tensors what transformers plans."""
-        tp = 2
-        if self.config.get("num_key_value_heads", tp) % tp:
+        if self.config.get("num_key_value_heads", tp) % tp or self.config.get("n_groups", tp) % tp:
             return None
         target = os.path.join(folder, "hf-cut")
         problem = compared.export(self, os.path.join(folder, "hf"), target, {"dst_rules": f"tp{tp}", "format": "safetensors"})
         for rank in range(tp):
-            degrees = types.SimpleNamespace(tp=tp, ep=1)
-            want = {n: ready_cuts.Degrees.slice(degrees, n, megatron_cases.as_value(t), ready_cuts.HUGGINGFACE, rank)
-                    for n, t in self.tensors.items()}
             have = problem or hybrid_cases.Case.read(os.path.join(target, f"rank_{rank}"))
-            problem = problem or views.tensors_differ({n: megatron_cases.as_value(t) for n, t in have.items()}, want)
-        if self.config["model_type"] == "minimax_m2":  # ready cuts leave latent attention to rules of one's own
+            problem = problem or views.tensors_differ({n: megatron_cases.as_value(t) for n, t in have.items()},
+                                                      {n: self.planned(n, t, rank, tp) for n, t in self.tensors.items()})
+        if "kv_lora_rank" not in self.config:  # ready cuts leave latent attention to rules of one's own
             target = os.path.join(folder, "cut")
             problem = problem or compared.export(self, os.path.join(folder, "hf"), target, self.to_megatron(dst_rules=f"tp{tp},etp1"))
             for rank in range(tp):
@@ -245,7 +254,11 @@ class Case:
 
 def make(seed, number):
     rng = random.Random(f"{seed}/{number}")
-    return Case(f"bridged-{seed}-{number}", random_config(rng, KINDS[number % len(KINDS)]), rng)
+    kind, name = KINDS[number % len(KINDS)], f"bridged-{seed}-{number}"
+    if kind == "nemotron_h":
+        import mamba_cases  # which has cases like these
+        return mamba_cases.Case(name, mamba_cases.random_config(rng), rng)
+    return Case(name, random_config(rng, kind), rng)
 
 
 def prepare():

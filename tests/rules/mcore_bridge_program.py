@@ -24,7 +24,7 @@ def package(name, stands_in=False):
 
 
 def bridges():
-    """The module with its loader, after those of the models that have one of their own."""
+    """The module with its loader, those of the models that have one of their own, and minimax_m2's attention."""
     if "mcore_bridge" not in sys.modules:
         for name in ("", ".bridge", ".model", ".model.gpts"):
             package("mcore_bridge" + name)
@@ -36,33 +36,36 @@ def bridges():
         from mcore_bridge.bridge.gpt_bridge import GPTBridge
         sys.modules["mcore_bridge.bridge"].GPTBridge = GPTBridge
     from mcore_bridge.bridge import gpt_bridge
-    from mcore_bridge.model.gpts import minimax_m2
-    return gpt_bridge, minimax_m2
+    from mcore_bridge.model.gpts import minimax_m2, nemotron_h
+    loaders = {"minimax_m2": minimax_m2.MinimaxM2Bridge, "nemotron_h": nemotron_h.NemotronHBridge}
+    return gpt_bridge, loaders, minimax_m2.MinimaxM2SelfAttention
 
 
 def named_twice(real):
     """The GPT, with the names of Transformer Engine: norms with the linear layers behind them, and experts in one layer."""
     predicted = [layer.transformer_layer for layer in real.mtp.layers] if real.config.mtp_num_layers else []
     for layer in [*real.decoder.layers, *predicted]:
-        attention, mlp = layer.self_attention, layer.mlp
+        attention, mlp = getattr(layer, "self_attention", None), getattr(layer, "mlp", None)
+        if hasattr(layer, "mixer"):  # as later ones keep its convolution
+            layer.mixer.__dict__.update(conv1d_weight=layer.mixer.conv1d.weight, conv1d_bias=layer.mixer.conv1d.bias)
         if hasattr(attention, "linear_qkv"):
             attention.linear_qkv.__dict__["layer_norm_weight"] = layer.input_layernorm.weight
         if hasattr(mlp, "experts"):
             for linear in ("linear_fc1", "linear_fc2"):
                 each = {f"weight{e}": getattr(one, linear).weight for e, one in enumerate(mlp.experts.local_experts)}
                 mlp.experts.__dict__[linear] = types.SimpleNamespace(**each)
-        else:
+        elif hasattr(mlp, "linear_fc1"):
             mlp.linear_fc1.__dict__["layer_norm_weight"] = layer.pre_mlp_layernorm.weight
     return real
 
 
-def load(real, tensors, kind, tied):
-    """This rank's part of TENSORS, name -> tensor, becomes its parameters."""
-    general, minimax = bridges()
-    loader = minimax.MinimaxM2Bridge if kind == "minimax_m2" else general.GPTBridge
+def load(real, tensors, kind, tied, **more):
+    """This rank's part of TENSORS, name -> tensor, becomes its parameters. MORE is of its config."""
+    general, loaders, _ = bridges()
+    loader = loaders.get(kind, general.GPTBridge)
     own = {"hf_model_type": kind, "llm_model_type": kind, "is_multimodal": False, "hf_config": None, "task_type": "causal_lm",
            "enable_hyper_connections": False, "attention_output_gate": False, "fp8_param": False,
-           "untie_embeddings_and_output_weights": not tied, "padded_vocab_size": real.vocab_size}
+           "untie_embeddings_and_output_weights": not tied, "padded_vocab_size": real.vocab_size, **more}
     config = types.SimpleNamespace(**{**vars(real.config), **own})
     general.EP_PP_GROUP = None  # of another rank
     made = loader(config)
