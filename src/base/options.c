@@ -85,6 +85,8 @@ static const struct rfs_option_limit of_chunk_size[] = {
     {ALL & ~SHOWS(DCP), NULL, NULL, "option chunk_size is for view=dcp", "-o view=dcp"}, {0}};
 static const struct rfs_option_limit of_lora_alpha[] = {
     {ALL & ~SHOWS(PEFT), NULL, NULL, "option lora_alpha is for view=peft", "-o view=peft"}, {0}};
+static const struct rfs_option_limit of_adapter[] = {
+    {ALL & ~SHOWS(PEFT), NULL, NULL, "option adapter is for view=peft", "-o view=peft"}, {0}};
 static const struct rfs_option_limit of_format[] = {
     {SHOWS(DCP), NULL, NULL, "view=%s is made of the files of torch.distributed.checkpoint",
      "leave format= out"},
@@ -165,6 +167,8 @@ static const struct rfs_option table[] = {
         .limits = of_file_size),
     ROW(chunk_size, SIZE, VIEW, .example = "256M",
         .help = "bytes of tensors in each chunk of view=dcp", .least = 1, .limits = of_chunk_size),
+    ROW(adapter, TEXT, VIEW | CONTENT, .help = "the adapter of several that view=peft shows",
+        .limits = of_adapter),
     ROW(lora_alpha, COUNT, VIEW | CONTENT, .example = "32",
         .help = "the lora_alpha of the adapter that view=peft shows", .limits = of_lora_alpha),
     ROW(format, WORD, BOTH | ASKS | CONTENT, .words = rfs_format_words,

@@ -121,6 +121,7 @@ struct rfs_options {
     int order;           /* an rfs_tensor_order */
     uint64_t file_size;  /* bytes of tensors in one file of an unsharded view; 0: by its kind */
     uint64_t chunk_size; /* bytes of one chunk of view=dcp; 0: the default */
+    char *adapter;       /* the name of PEFT's that view=peft shows, of several; or NULL */
     uint32_t lora_alpha; /* of view=peft; 0: that of the source */
     char *names;         /* a path */
     char *drop_source;   /* patterns of names of the source that rules do not see */

@@ -249,9 +249,10 @@ struct name_pattern {
 struct name_map {
     struct rfs_arena *memory; /* that of the names */
     const char *path;
-    char *(*by)(const char *name); /* there is no file: names become what this makes; or NULL */
-    struct rfs_intern *from;       /* keys */
-    struct rfs_intern *to;         /* names shown by keys without a star */
+    enum { BY_FILE, BY_UNWRAP, BY_ADAPTER } by; /* what makes names; BY_FILE: the keys */
+    const char *adapter;                        /* the name of PEFT's that is shown; NULL: each */
+    struct rfs_intern *from;                    /* keys */
+    struct rfs_intern *to;                      /* names shown by keys without a star */
     RFS_VEC(uint32_t) shown; /* by id in from: id in to, or RFS_NO_ID for one that is left out */
     RFS_VEC(struct name_pattern) patterns; /* keys with a star, which are left out in shown */
     struct rfs_intern *made;               /* names that patterns made, and the values of these */
@@ -454,38 +455,52 @@ char *rfs_names_unwrap(const char *name)
     return out;
 }
 
-/* What the state dict of PEFT's model has of an adapter. */
-static const char *const peft_parts[] = {".lora_", ".modules_to_save."};
-static const char *const peft_halves[] = {".lora_A.", ".lora_B."};
+/*
+ * Returns where the name of the adapter is in a tensor's name, or NULL: it is none of an adapter.
+ *
+ *     q_proj.lora_A.default.weight    lm_head.modules_to_save.default.weight
+ */
+static char *find_adapter(const char *name)
+{
+    static const char *const parts[] = {".lora_", ".modules_to_save"};
 
-/* Takes the name of the adapter off: lora_A.default.weight becomes lora_A.weight. */
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *part = strstr(name, parts[i]);
+        const char *dot = part ? strchr(part + strlen(parts[i]), '.') : NULL;
+        if (dot)
+            return (char *)dot + 1;
+    }
+    return NULL;
+}
+
+/* Takes the name of the adapter off A and B: lora_A.default.weight becomes lora_A.weight. */
 static void drop_adapter_name(char *name)
 {
-    for (size_t i = 0; i < sizeof peft_halves / sizeof *peft_halves; i++) {
-        char *half = strstr(name, peft_halves[i]);
-        char *adapter = half ? half + strlen(peft_halves[i]) : NULL;
-        char *rest = adapter ? strchr(adapter, '.') : NULL;
-        if (rest)
-            memmove(adapter, rest + 1, strlen(rest + 1) + 1);
-    }
+    char *adapter = find_adapter(name);
+    char *rest = adapter ? strchr(adapter, '.') : NULL;
+
+    if (rest && (strstr(name, ".lora_A.") || strstr(name, ".lora_B.")))
+        memmove(adapter, rest + 1, strlen(rest + 1) + 1);
 }
 
 /*
  * Returns the name by which PEFT's files have a tensor of its model's state dict, wherever that is;
- * owned. Empty for weights below the adapter. NULL when out of memory.
+ * owned. Empty for weights below the adapter, and for adapters other than CHOSEN, if that is not
+ * NULL. NULL when out of memory.
  *
  *     model.base_model.model.model.layers.0.self_attn.q_proj.lora_A.default.weight
  *     ->    base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight
  */
-static char *adapter_name(const char *name)
+static char *adapter_name(const char *name, const char *chosen)
 {
     const char *model = strstr(name, RFS_PEFT_PREFIX);
-    bool is = false;
+    const char *adapter = find_adapter(name);
 
-    for (size_t i = 0; i < sizeof peft_parts / sizeof *peft_parts; i++)
-        is |= strstr(name, peft_parts[i]) != NULL;
-    if (!is || !model)
+    if (!adapter || !model)
         return strdup(model ? "" : name);
+    if (chosen && (strncmp(adapter, chosen, strlen(chosen)) != 0 ||
+                   (adapter[strlen(chosen)] != '.' && adapter[strlen(chosen)] != '\0')))
+        return strdup("");
     RFS_FREE char *bare = rfs_names_unwrap(model);
     char *out = bare ? rfs_text_printf("%s%s", RFS_PEFT_PREFIX, bare) : NULL;
     if (out)
@@ -509,11 +524,16 @@ static int open_map(const struct rfs_names_config *config, struct rfs_names *nam
     map->made = rfs_intern_new();
     if (!map->path || !map->from || !map->to || !map->made)
         return rfs_fail_memory(err);
-    map->by = config->adapters                       ? adapter_name
-              : strcmp(config->names, "unwrap") == 0 ? rfs_names_unwrap
-                                                     : NULL;
-    map->met = map->by != NULL;
-    return map->by ? 0 : read_map(map, config->store, err);
+    map->by = config->adapters                       ? BY_ADAPTER
+              : strcmp(config->names, "unwrap") == 0 ? BY_UNWRAP
+                                                     : BY_FILE;
+    if (config->adapter) {
+        map->adapter = rfs_arena_text(&names->memory, config->adapter, strlen(config->adapter));
+        if (!map->adapter)
+            return rfs_fail_memory(err);
+    }
+    map->met = map->by != BY_FILE;
+    return map->by != BY_FILE ? 0 : read_map(map, config->store, err);
 }
 
 int rfs_names_open(const struct rfs_names_config *config, struct rfs_names **out,
@@ -557,7 +577,7 @@ int rfs_names_digest(const struct rfs_names *names, uint64_t digest[2])
     if (!state)
         return -1;
     XXH3_128bits_reset(state);
-    const unsigned char by = map->by == rfs_names_unwrap ? 1 : map->by ? 2 : 0;
+    const unsigned char by = (unsigned char)map->by;
     XXH3_128bits_update(state, &by, sizeof by);
     for (uint32_t id = 0; id < map->shown.n; id++) {
         const uint32_t shown = map->shown.data[id];
@@ -696,16 +716,17 @@ bool rfs_names_is_state(const struct rfs_names *names, const char *name)
 }
 
 /*
- * Returns the name that the map's function makes, as the map owns it; NULL: it is empty, and left
- * out. One that can't be made stays.
+ * Returns the name that is made without a file, as the map owns it; NULL: it is left out. One that
+ * can't be made stays.
  */
-static const char *rename_by_function(struct name_map *map, const char *name)
+static const char *rename_without_file(struct name_map *map, const char *name)
 {
-    RFS_FREE char *bare = map->by(name);
+    RFS_FREE char *bare =
+        map->by == BY_ADAPTER ? adapter_name(name, map->adapter) : rfs_names_unwrap(name);
 
     if (bare && strcmp(bare, name) == 0)
         return name;
-    if (bare && !*bare && map->by == adapter_name)
+    if (bare && !*bare && map->by == BY_ADAPTER)
         return NULL;
     const uint32_t id = bare ? rfs_intern_add(map->made, bare, strlen(bare)) : RFS_NO_ID;
     const char *made = id == RFS_NO_ID ? NULL : rfs_intern_text(map->made, id);
@@ -721,8 +742,8 @@ const char *rfs_names_renamed(const struct rfs_names *names, const char *name)
 {
     struct name_map *map = names ? names->map : NULL;
 
-    if (map && map->by) /* with ADAPTERS, names of an optimizer's state are known */
-        return rfs_names_is_state(names, name) ? NULL : rename_by_function(map, name);
+    if (map && map->by != BY_FILE) /* BY_ADAPTER knows the names of an optimizer's state */
+        return rfs_names_is_state(names, name) ? NULL : rename_without_file(map, name);
     const uint32_t id =
         map && !strchr(name, '*') ? rfs_intern_find(map->from, name, strlen(name)) : RFS_NO_ID;
 
@@ -744,6 +765,11 @@ int rfs_names_check(const struct rfs_names *names, struct rfs_error *err)
                ? rfs_fail_memory(err)
                : rfs_fail(err, -EINVAL, RFS_OF(map->path, atomic_load(&map->wrong_of)), REMEDY,
                           "a name that it makes %s", wrong);
+}
+
+bool rfs_names_of_adapters(const struct rfs_names *names)
+{
+    return names && names->map && names->map->by == BY_ADAPTER;
 }
 
 bool rfs_names_has(const struct rfs_names *names, const char *renamed)

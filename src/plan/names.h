@@ -22,9 +22,10 @@ struct rfs_names_config {
     bool weights;            /* values that a training saves beside the weights are not shown */
     /*
      * Tensors of PEFT's adapter have the names of its files, and weights below it are not shown;
-     * NAMES is a word for messages then.
+     * NAMES is a word for messages then. ADAPTER is the one of several that is shown, or NULL.
      */
     bool adapters;
+    const char *adapter;
 };
 
 /*
@@ -64,6 +65,8 @@ const char *rfs_names_renamed(const struct rfs_names *names, const char *name);
  * -ENOMEM with *err filled.
  */
 int rfs_names_check(const struct rfs_names *names, struct rfs_error *err);
+/* Says whether only adapters of PEFT are shown (ADAPTERS). */
+bool rfs_names_of_adapters(const struct rfs_names *names);
 /*
  * Says whether the patterns show a parameter, by the name that the map gives it; NULL is not shown.
  * O(patterns).

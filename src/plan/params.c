@@ -308,7 +308,9 @@ static int check_names(const struct rfs_planning *planning, const struct rfs_par
             return rfs_fail(planning->err, -EINVAL,
                             RFS_OF(rfs_catalog_path(catalog),
                                    rfs_catalog_name(catalog, params->targets[other - 1].name)),
-                            "names of their own in the file of names=",
+                            rfs_names_of_adapters(planning->planner->config.names)
+                                ? "adapter= with the name of one of them"
+                                : "names of their own in the file of names=",
                             "this and '%s' would both be shown as '%s'",
                             rfs_catalog_name(catalog, target->name), shown);
         first[target->shown_name] = (uint32_t)i + 1;
@@ -321,6 +323,10 @@ static int fail_empty(const struct rfs_planning *planning)
     const struct rfs_planner_config *config = &planning->planner->config;
     const bool chosen = rfs_names_leave_out(config->names);
 
+    if (rfs_names_of_adapters(config->names))
+        return rfs_fail(
+            planning->err, -EINVAL, RFS_IN(rfs_catalog_path(config->catalog)),
+            "NAME of a tensor lora_A.NAME.weight as adapter=", "has no tensor of such an adapter");
     return rfs_fail(planning->err, -EINVAL, RFS_IN(rfs_catalog_path(config->catalog)),
                     chosen ? "a parameter of each rank in only=; or an export of other --ranks"
                            : NULL,

@@ -77,17 +77,65 @@ static int find_alpha(const struct rfs_view *view, uint64_t rank, uint64_t *alph
                ?: read_number(config, "lora_config.lora_alpha", *alpha, alpha, err);
 }
 
+/* Weights of the model that the source has below the adapter. */
+struct below {
+    struct rfs_intern *names;
+    RFS_VEC(struct rfs_peft_weight) weights;
+};
+
+static void free_below(struct below *below)
+{
+    rfs_intern_free(below->names);
+    free(below->weights.data);
+}
+
+/* Adds a tensor of PEFT's model that may be a parameter of experts, once. */
+static bool add_weight(struct below *below, const char *source_name, const struct rfs_type *type)
+{
+    const char *in_model = strstr(source_name, RFS_PEFT_PREFIX);
+
+    if (!in_model || type->ndim != 3)
+        return true;
+    RFS_FREE char *name = rfs_names_unwrap(in_model);
+    if (!name)
+        return false;
+    rfs_peft_strip(name);
+    const uint32_t n = rfs_intern_count(below->names);
+    const uint32_t id = rfs_intern_add(below->names, name, strlen(name));
+    return id != RFS_NO_ID &&
+           (id < n || RFS_PUSH(&below->weights,
+                               (struct rfs_peft_weight){rfs_intern_text(below->names, id), type}));
+}
+
+/* Lists them, but for those of optimizers. Conversion rules make names that have none below. */
+static bool list_below(struct rfs_view *view, struct below *below)
+{
+    below->names = rfs_intern_new();
+    for (uint32_t r = 0; below->names && !view->rules && r < rfs_catalog_ranks(view->source); r++) {
+        const struct rfs_index *index = rfs_catalog_ready(view->source, r);
+        for (size_t i = 0; index && i < index->n; i++) {
+            const char *name = rfs_catalog_name(view->source, index->entries[i].name);
+            if (!rfs_names_is_state(view->names, name) &&
+                !add_weight(below, name, rfs_catalog_type(view->source, index->entries[i].type)))
+                return false;
+        }
+    }
+    return below->names != NULL;
+}
+
 int rfs_view_adapter_config(struct rfs_view *view, const struct rfs_params *params,
                             struct rfs_image **out, struct rfs_error *err)
 {
     RFS_FREE struct rfs_image_tensor *tensors =
         rfs_view_list_tensors(view->catalog, params, NULL, params->n);
     RFS_CLEANUP(rfs_peft_free) struct rfs_peft adapter = {.rank = 0};
+    RFS_CLEANUP(free_below) struct below below = {.names = NULL};
     uint64_t alpha;
 
-    if (!tensors)
+    if (!tensors || !list_below(view, &below))
         return rfs_fail_memory(err);
-    const int rc = rfs_peft_read(tensors, params->n, rfs_catalog_path(view->source), &adapter, err)
+    const int rc = rfs_peft_read(tensors, params->n, below.weights.data, below.weights.n,
+                                 rfs_catalog_path(view->source), &adapter, err)
                        ?: find_alpha(view, adapter.rank, &alpha, err);
     if (rc)
         return rc;

@@ -410,8 +410,15 @@ static int plan(struct rfs_view *view, struct rfs_error *err)
         options->shown == RFS_SHOW_HUGGINGFACE && !options->names && !options->only && !view->rules;
     names.adapters = options->shown == RFS_SHOW_PEFT && !options->names && !view->rules;
     names.weights |= names.adapters;
-    if (names.adapters)
+    if (names.adapters) {
         names.names = "view=peft";
+        names.adapter = options->adapter;
+    } else if (options->adapter) {
+        rc = rc
+                 ?: rfs_fail_usage(err, "one of the two",
+                                   "option adapter is for the names of PEFT's own model, and "
+                                   "names= or convert= makes others");
+    }
     rc = rc ?: check_torch_options(view, err)
             ?: rfs_names_open(&names, &view->names, err)
             ?: check_unread(view, err);

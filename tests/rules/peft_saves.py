@@ -2,9 +2,11 @@
 """Whole models of PEFT in saves of trainings: view=peft must show the adapter alone, as PEFT itself saves it."""
 import os
 import random
+import warnings
 
 import architectures
 import compared
+import dcp_program
 import numpy as np
 import peft
 import torch
@@ -13,12 +15,35 @@ import transformers_cases
 import views
 
 ALPHA = 12
+
+
+def of_ranks(state, path, world=2):
+    """As verl saves them: a file of DTensors from each rank."""
+    os.makedirs(path)
+    for rank in range(world):
+        with dcp_program.As(rank, world):
+            cut = {n: dcp_program.Sharded(t, (world,), [0]).on(rank, world) for n, t in state.items()}
+            torch.save(cut, dcp_program.file_of(path, rank, world))
+    return path
+
+
 SAVES = {
     "state": lambda state, path: torch.save(state, path + ".pt") or path + ".pt",
     "compiled": lambda state, path: torch.save(wrapped(state), path + ".pt") or path + ".pt",
+    "ranks": of_ranks,
     "dcp": lambda state, path: dcp.save(state, checkpoint_id=path, no_dist=True) and path,
     "trainer": lambda state, path: dcp.save({"model": state, "optim": {"state": {n: {"exp_avg": t} for n, t in state.items() if "lora_" in n}}},
                                             checkpoint_id=path, no_dist=True) and path,
+}
+DENSE = {"target_modules": ["q_proj", "down_proj"]}
+BOTH = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
+EXPERTS = {
+    "both": ("qwen3_moe", {"target_modules": ["q_proj"], "target_parameters": BOTH}),
+    "alone": ("qwen3_moe", {"target_modules": [], "target_parameters": BOTH[:1]}),
+    "router": ("qwen3_moe", {"target_modules": ["o_proj"], "target_parameters": ["mlp.gate.weight", BOTH[1]]}),
+    "layer": ("qwen3_moe", {"target_modules": [], "target_parameters": ["model.layers.1." + name for name in BOTH]}),
+    "mixtral": ("mixtral", {"target_modules": ["v_proj"], "target_parameters": BOTH}),
+    "transposed": ("gpt_oss", {"target_modules": ["k_proj"], "target_parameters": BOTH}),
 }
 
 
@@ -30,49 +55,86 @@ def wrapped(state):
 class Case:
     says, refusal, status = "", "", 1
 
-    def __init__(self, name, kind):
-        self.name, self.kind, self.rng = name, kind, random.Random(name)
-        config = architectures.random_config(self.rng, "llama")
-        config.update(attention_bias=False, tie_word_embeddings=False)
+    def __init__(self, name, kind, model="llama", targets=None):
+        self.name, self.kind, self.rng, self.targets = name, kind, random.Random(name), targets or DENSE
+        config = architectures.random_config(self.rng, model)
+        config.update(attention_bias=model == "gpt_oss", tie_word_embeddings=False, num_hidden_layers=2)
         self.model = architectures.fill(np.random.default_rng(7), config, "Float32", transformers_cases.small_value)
 
     def describe(self):
-        return f"  {self.model.describe()}\n  {self.kind}"
+        return f"  {self.model.describe()}\n  {self.kind}, {self.targets}"
+
+    def lora(self, rank=3, **changed):
+        return peft.LoraConfig(r=rank, lora_alpha=ALPHA, init_lora_weights=False, task_type="CAUSAL_LM", **{**self.targets, **changed})
 
     def write(self, folder):
         self.folder, self.base = folder, os.path.join(folder, "hf")
         views.write_huggingface(self.base, self.model, self.model.tensors)
         torch.manual_seed(7)
-        config = peft.LoraConfig(r=3, lora_alpha=ALPHA, target_modules=["q_proj", "down_proj"], init_lora_weights=False, task_type="CAUSAL_LM")
-        self.tuned = peft.get_peft_model(transformers_cases.load(self.base, self.model), config)
-        source = SAVES[self.kind](self.tuned.state_dict(), os.path.join(folder, "save"))
-        return source, {"view": "peft", "lora_alpha": ALPHA}
+        self.tuned = peft.get_peft_model(transformers_cases.load(self.base, self.model), self.lora())
+        return self.save("save"), {"view": "peft", "lora_alpha": ALPHA}
+
+    def save(self, name):
+        return SAVES[self.kind](self.tuned.state_dict(), os.path.join(self.folder, name))
+
+    def wanted(self, adapter):
+        """name -> Value of what PEFT saves of an adapter."""
+        folder = os.path.join(self.folder, "wanted-" + adapter)
+        self.tuned.save_pretrained(folder, selected_adapters=[adapter])
+        return views.read_safetensors(os.path.join(folder, "" if adapter == "default" else adapter))
 
     def check_oracle(self, folder):
         """What PEFT saves of the adapter has fewer tensors than the state, by other names."""
-        self.tuned.save_pretrained(os.path.join(folder, "wanted"))
-        self.wanted = views.read_safetensors(os.path.join(folder, "wanted"))
-        state = self.tuned.state_dict()
-        return None if len(self.wanted) < len(state) and not set(self.wanted) & set(state) else "the adapter is the whole state"
+        wanted, state = self.wanted("default"), self.tuned.state_dict()
+        return None if len(wanted) < len(state) and not set(wanted) & set(state) else "the adapter is the whole state"
 
     def check_views(self, folder, source, options):
-        target = os.path.join(folder, "shown")
-        problem = compared.export(self, source, target, options) or views.tensors_differ(views.read_safetensors(target), self.wanted)
+        return self.shown_differs(source, options, "default") or self.check_two(options) or self.check_refusals(folder)
+
+    def shown_differs(self, source, options, adapter):
+        """None, or how what is shown differs from what PEFT saves of an adapter, and from what the model says with it."""
+        target = f"{source}-{adapter}-shown"
+        problem = compared.export(self, source, target, options) or \
+            views.tensors_differ(views.read_safetensors(target), self.wanted(adapter))
         if problem:
-            return problem
-        loaded = peft.PeftModel.from_pretrained(transformers_cases.load(self.base, self.model), target)
+            return f"{adapter}: {problem}"
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            loaded = peft.PeftModel.from_pretrained(transformers_cases.load(self.base, self.model), target)
+        if any("adapter" in str(one.message) for one in told):
+            return f"PEFT says {[str(one.message) for one in told]}"
+        self.tuned.set_adapter(adapter)
         if not torch.equal(transformers_cases.said(loaded, self.model), transformers_cases.said(self.tuned, self.model)):
-            return "the model with the adapter that is shown says something else"
-        return self.check_refusals(folder)
+            return f"the model with the adapter {adapter} that is shown says something else"
+        return None
+
+    def check_two(self, options):
+        """Each of two adapters, by its name; one of them alone, or another name, is refused."""
+        self.tuned.add_adapter("second", self.lora(rank=2))
+        two = self.save("two")
+        for adapter in ("default", "second"):
+            problem = self.shown_differs(two, {**options, "adapter": adapter}, adapter)
+            if problem:
+                return problem
+        for more, self.refusal, self.status in (({}, [".default.weight'", ".second.weight'", "adapter="], 1),
+                                                ({"adapter": "sec"}, ["has no tensor of such an adapter"], 1)):
+            problem = compared.export(self, two, two + "-refused", {**options, **more})
+            if problem:
+                return problem
+        self.tuned.delete_adapter("second")
+        self.refusal, self.status = "", 1
+        return None
 
     def check_refusals(self, folder):
-        """Two adapters, and what an adapter has beside A and B."""
-        self.tuned.add_adapter("second", peft.LoraConfig(r=3, target_modules=["q_proj"], init_lora_weights=False))
-        two = SAVES[self.kind](self.tuned.state_dict(), os.path.join(folder, "two"))
-        more = {**self.tuned.state_dict(), "base_model.model.lm_head.modules_to_save.default.weight": torch.ones(2, 2)}
-        more = {n: t for n, t in more.items() if ".second." not in n}
-        more = SAVES[self.kind](more, os.path.join(folder, "more"))
-        for source, self.refusal in ((two, [".default.weight'", ".second.weight'", "names="]), (more, ["modules_to_save", "no tensor of an adapter"])):
+        """What an adapter has beside A and B; an adapter of experts without the weights below, which say whose it is."""
+        state = self.tuned.state_dict()
+        more = {**state, "base_model.model.lm_head.modules_to_save.default.weight": torch.ones(2, 2)}
+        alone = {n: t for n, t in state.items() if "lora_" in n}
+        cases = [(more, ["modules_to_save", "no tensor of an adapter"])]
+        if "target_parameters" in self.targets:
+            cases.append((alone, ["is for a parameter of", "a save of the whole model"]))
+        for number, (tensors, self.refusal) in enumerate(cases):
+            source = SAVES[self.kind](tensors, os.path.join(folder, f"refused-{number}"))
             problem = compared.export(self, source, source + "-shown", {"view": "peft", "lora_alpha": ALPHA})
             if problem:
                 return problem
@@ -80,3 +142,5 @@ class Case:
 
 
 FIXED = {f"adapters-saved-{kind}": lambda name, kind=kind: Case(name, kind) for kind in SAVES}
+FIXED.update({f"adapters-experts-{kind}": lambda name, kind=kind: Case(name, kind, *EXPERTS["both"]) for kind in SAVES if kind != "state"})
+FIXED.update({f"adapters-experts-{what}": lambda name, given=given: Case(name, "state", *given) for what, given in EXPERTS.items()})

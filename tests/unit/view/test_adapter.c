@@ -17,7 +17,7 @@
 struct tensor {
     const char *name;
     unsigned ndim;
-    uint64_t dims[3];
+    uint64_t dims[4];
 };
 
 static const struct tensor good[] = {
@@ -170,6 +170,131 @@ static void test_tensors(void **state)
     assert_int_not_equal(open_options(world, "view=peft,lora_alpha=7"), 0);
 }
 
+/* Writes N tensors. */
+static void write_all(struct world *world, const struct tensor *tensors, size_t n)
+{
+    static const unsigned char zeros[1024];
+    struct bytes file = {0};
+
+    for (size_t i = 0; i < n; i++) {
+        uint64_t bytes = 4;
+        for (unsigned k = 0; k < tensors[i].ndim; k++)
+            bytes *= tensors[i].dims[k];
+        ckpt_tensor(&file, tensors[i].name, "Float32", tensors[i].ndim, tensors[i].dims, zeros,
+                    bytes);
+    }
+    tree_write(world->root, "src/rank_0/net-1_2.ckpt", file.data, file.n);
+    bytes_free(&file);
+}
+
+#define EXPERTS AT "0.mlp.experts."
+#define BELOW EXPERTS "base_layer.base_layer."
+
+/* Adapters of the parameters of fused experts: 2 experts of [5, 3] and [3, 4], and rank 2. */
+static const struct tensor fused[] = {
+    {BELOW "gate_up", 3, {2, 5, 3}},
+    {BELOW "down", 3, {2, 3, 4}},
+    {EXPERTS "base_layer.lora_A.a.weight", 2, {4, 3}},
+    {EXPERTS "base_layer.lora_B.a.weight", 2, {5, 4}},
+    {EXPERTS "lora_A.a.weight", 2, {4, 4}},
+    {EXPERTS "lora_B.a.weight", 2, {3, 4}},
+    {AT "0.self_attn.q.lora_A.a.weight", 2, {2, 3}},
+    {AT "0.self_attn.q.lora_B.a.weight", 2, {3, 2}},
+};
+enum { N_FUSED = sizeof fused / sizeof *fused };
+
+static void expect_in_config(struct world *world, const char *what)
+{
+    char have[1024] = "";
+    uint64_t id;
+
+    assert_int_equal(open_options(world, "view=peft,lora_alpha=7"), 0);
+    assert_int_equal(reshard_lookup(world->view, RESHARD_ROOT, "adapter_config.json", &id), 0);
+    assert_true(reshard_pread(world->view, id, have, sizeof have - 1, 0) > 0);
+    if (!strstr(have, what))
+        fail_msg("wanted %s in %s", what, have);
+}
+
+static void test_experts(void **state)
+{
+    static const char shown[] = "  \"r\": 2,\n"
+                                "  \"target_modules\": [\n"
+                                "    \"q\"\n"
+                                "  ],\n"
+                                "  \"target_parameters\": [\n"
+                                "    \"experts.down\",\n"
+                                "    \"experts.gate_up\"\n"
+                                "  ],\n"
+                                "  \"task_type\"";
+    static const char other_layer[] = "\"model.layers.0.mlp.experts.down\",\n"
+                                      "    \"experts.gate_up\"\n";
+    static const struct {
+        size_t i; /* of the tensor that has other dims */
+        uint64_t dims[3];
+        const char *what; /* NULL: it is shown */
+    } rows[] = {
+        {0, {2, 3, 5}, NULL}, /* transposed, as in gpt-oss */
+        {1, {2, 4, 3}, NULL},
+        {0, {2, 5, 4}, "the source has no weight of that module with this shape"},
+        {0, {3, 5, 3}, "the source has no weight of that module with this shape"},
+        {0, {0, 5, 3}, "the source has no weight of that module with this shape"},
+        {0, {1, 5, 3}, "has rank 4, and '"},
+        {1, {2, 3, 5}, "the source has no weight of that module with this shape"},
+        {5, {3, 2}, "the source has no weight of that module with this shape"},
+        {6, {4, 3}, "has rank "},
+    };
+    struct world *world = *state;
+    struct tensor tensors[N_FUSED + 1];
+
+    write_all(world, fused, N_FUSED);
+    expect_in_config(world, shown);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        memcpy(tensors, fused, sizeof fused);
+        memcpy(tensors[rows[i].i].dims, rows[i].dims, sizeof rows[i].dims);
+        write_all(world, tensors, N_FUSED);
+        if (rows[i].what)
+            expect_refused(world, "view=peft,lora_alpha=7", false, rows[i].what);
+        else
+            expect_in_config(world, shown);
+    }
+    memcpy(tensors, fused, sizeof fused);
+    memcpy(tensors[1].dims, fused[0].dims, sizeof fused[0].dims);
+    write_all(world, tensors, 4); /* one adapter, and two parameters that it fits */
+    expect_refused(world, "view=peft,lora_alpha=7", false,
+                   "may be for 'model.layers.0.mlp.experts.");
+    memcpy(tensors, fused, sizeof fused);
+    tensors[N_FUSED] = (struct tensor){AT "1.mlp.experts.down", 3, {2, 3, 4}};
+    write_all(world, tensors, N_FUSED + 1);
+    expect_in_config(world, other_layer);
+    /* Nothing says whose they are. */
+    write_all(world, fused + 2, N_FUSED - 2);
+    expect_refused(world, "view=peft,lora_alpha=7", false, "is for a parameter of 'model.layers.0");
+    write_all(world, fused + 4, N_FUSED - 4);
+    expect_refused(world, "view=peft,lora_alpha=7", false, "is for a parameter of 'model.layers.0");
+}
+
+static void test_one_of_several(void **state)
+{
+    static const struct tensor tensors[] = {{AT "0.q.lora_A.a.weight", 2, {2, 3}},
+                                            {AT "0.q.lora_B.a.weight", 2, {3, 2}},
+                                            {AT "0.q.lora_A.ab.weight", 2, {1, 3}},
+                                            {AT "0.q.lora_B.ab.weight", 2, {3, 1}},
+                                            {AT "0.q.base_layer.weight", 2, {3, 3}}};
+    struct world *world = *state;
+
+    write_all(world, tensors, sizeof tensors / sizeof *tensors);
+    expect_refused(world, "view=peft,lora_alpha=7", false, "adapter= with the name of one of them");
+    expect_refused(world, "view=peft,lora_alpha=7,adapter=b", false,
+                   "has no tensor of such an adapter");
+    expect_refused(world, "view=peft,lora_alpha=7,adapter=a,names=unwrap", true,
+                   "option adapter is for the names of PEFT's own model");
+    expect_refused(world, "view=unified,adapter=a", true, "option adapter is for view=peft");
+    assert_int_equal(open_options(world, "view=peft,lora_alpha=7,adapter=a"), 0);
+    assert_int_equal(open_options(world, "view=peft,lora_alpha=7,adapter=ab"), 0);
+    write_all(world, tensors, 2);
+    assert_int_equal(open_options(world, "view=peft,lora_alpha=7,adapter=a"), 0);
+}
+
 static void test_options(void **state)
 {
     struct world *world = *state;
@@ -225,6 +350,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_config, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_tensors, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_experts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_one_of_several, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_options, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_configs_of_the_source, set_up, tear_down),
     };
