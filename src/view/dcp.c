@@ -441,21 +441,155 @@ static int check_type(const struct listing *listing)
                     rfs_option_word("view", listing->view->options.shown));
 }
 
-/* Returns the name of a chunk in HyperParallel's file; TAKEN are those of other chunks, or NULL. */
-static uint32_t key_for(struct rfs_intern *names, const char *name, unsigned number,
-                        struct rfs_intern *taken)
+/* Says whether a rank's file has what it is given of a target: the lowest stage has it. */
+static bool is_stored(const struct rfs_view *view, uint32_t rank, const struct rfs_target *target)
 {
-    RFS_FREE char *key = rfs_text_printf("%s.__dcp_chunk_%u", name, number);
+    const uint32_t *stages = dcp_of(view)->stages.data;
 
-    while (key && rfs_intern_find(taken, key, strlen(key)) != RFS_NO_ID) {
+    return !stages || stages[target->shown_name] == rank / view->scale.dst_devices;
+}
+
+static int plan_rank(struct rfs_view *view, uint32_t rank, const struct rfs_rank_plan **out,
+                     struct rfs_error *err)
+{
+    return rfs_planner_rank(view->planner, view->dst ? rank : 0, out, err);
+}
+
+/* Adds the chunks that a rank has of one target, which is stored, of its plan. */
+static int list_target(struct rfs_view *view, uint32_t rank, uint32_t i, struct rank_chunks *out,
+                       struct rfs_error *err)
+{
+    const struct rfs_target *target = &out->plan->params->targets[i];
+    const uint32_t local = rank % view->scale.dst_devices;
+    struct listing listing = {.view = view,
+                              .out = out,
+                              .target = i,
+                              .type = rfs_catalog_type(view->catalog, target->shown_type),
+                              .whole = target->shown_type,
+                              .shape = RFS_NO_ID,
+                              .err = err};
+    const int rc = check_type(&listing);
+
+    if (rc)
+        return rc;
+    const bool flat = is_flat(&listing, target);
+    return view->dst ? add_held(&listing, target, flat, local)
+           : flat    ? add_flat_divided(&listing, rank, rfs_view_ranks(view))
+                     : add_divided(&listing, rank, rfs_view_ranks(view));
+}
+
+/* ---- the names of tensors -------------------------------------------------------------------- */
+
+/* The targets of a parameter list by the places of their names; 0: it does not have the name. */
+struct places {
+    RFS_VEC(uint32_t) targets; /* 1 + number of the target */
+    bool mixed;                /* their order is another than that of the places */
+};
+
+/* Names have places in the order in which the ranks list them. */
+struct names {
+    RFS_VEC(uint32_t) ids;        /* by place */
+    RFS_VEC(uint32_t) places;     /* by name id: 1 + the place, or 0 */
+    RFS_VEC(struct places) lists; /* by id of a parameter list; without targets: not added yet */
+};
+
+static void names_end(struct names *names)
+{
+    for (size_t i = 0; i < names->lists.n; i++)
+        free(names->lists.data[i].targets.data);
+    free(names->lists.data);
+    free(names->places.data);
+    free(names->ids.data);
+}
+
+/* Gives the place of a name, which is the last one if it is new. False when out of memory. */
+static bool place_of(struct names *names, uint32_t id, uint32_t *out)
+{
+    uint32_t *place = RFS_VEC_AT(&names->places, id, 0);
+
+    if (!place || (*place == 0 && !RFS_PUSH(&names->ids, id)))
+        return false;
+    if (*place == 0)
+        *place = (uint32_t)names->ids.n;
+    *out = *place - 1;
+    return true;
+}
+
+/* Adds the names that a rank stores, unless an earlier one has its list. False: out of memory. */
+static bool add_names(const struct rfs_view *view, uint32_t rank, const struct rfs_params *params,
+                      struct names *names)
+{
+    struct places *list = RFS_VEC_AT(&names->lists, params->id, (struct places){.mixed = false});
+    uint32_t last = 0;
+
+    if (!list || list->targets.n > 0)
+        return list != NULL;
+    for (size_t i = 0; i < params->n; i++) {
+        uint32_t place = 0;
+        if (!is_stored(view, rank, &params->targets[i]))
+            continue;
+        if (!place_of(names, params->targets[i].shown_name, &place))
+            return false;
+        uint32_t *target = RFS_VEC_AT(&list->targets, place, 0);
+        if (!target)
+            return false;
+        *target = (uint32_t)i + 1;
+        list->mixed |= place < last;
+        last = place;
+    }
+    return true;
+}
+
+/* Returns 1 + the target with the name of a place in a list that was added, or 0. */
+static uint32_t target_at(const struct names *names, const struct rfs_params *params, size_t place)
+{
+    const struct places *list = &names->lists.data[params->id];
+
+    return place < list->targets.n ? list->targets.data[place] : 0;
+}
+
+/* Says whether a list that was added has a name. */
+static bool has_name(const struct names *names, const struct rfs_params *params, uint32_t id)
+{
+    const uint32_t place = id < names->places.n ? names->places.data[id] : 0;
+
+    return place > 0 && target_at(names, params, place - 1) > 0;
+}
+
+/*
+ * Returns the name of a chunk in HyperParallel's file, which no tensor of the list has. Chunks have
+ * different ones, because all but the underscores at the end says which chunk it is.
+ */
+static uint32_t key_for(struct rfs_intern *table, const char *name, size_t number,
+                        const struct names *names, const struct rfs_params *params)
+{
+    RFS_FREE char *key = rfs_text_printf("%s.__dcp_chunk_%zu", name, number);
+
+    while (key && has_name(names, params, rfs_intern_find(table, key, strlen(key)))) {
         char *longer = rfs_text_printf("%s_", key);
         free(key);
         key = longer;
     }
-    return key && rfs_intern_add(taken, key, strlen(key)) != RFS_NO_ID
-               ? rfs_intern_add(names, key, strlen(key))
-               : RFS_NO_ID;
+    return key ? rfs_intern_add(table, key, strlen(key)) : RFS_NO_ID;
 }
+
+/* Numbers the N chunks of a tensor in HyperParallel's file, if there are several. */
+static int number_chunks(struct rfs_view *view, const struct rfs_params *params,
+                         const struct names *names, struct rfs_view_piece *pieces, size_t n,
+                         struct rfs_error *err)
+{
+    struct rfs_intern *table = rfs_catalog_tables(view->catalog)->names;
+    const char *name = n > 1 ? rfs_intern_text(table, pieces[0].name) : NULL;
+
+    for (size_t k = 0; name && k < n; k++) {
+        pieces[k].name = key_for(table, name, k, names, params);
+        if (pieces[k].name == RFS_NO_ID)
+            return rfs_fail_memory(err);
+    }
+    return 0;
+}
+
+/* ---- the chunks of a file -------------------------------------------------------------------- */
 
 /* Returns where the pieces of the target of piece I end. */
 static size_t end_of(const struct rank_chunks *chunks, size_t i)
@@ -467,65 +601,21 @@ static size_t end_of(const struct rank_chunks *chunks, size_t i)
     return i;
 }
 
-/* Names the chunks of tensors with several in HyperParallel's file, by numbers. */
-static int number_names(struct rfs_view *view, struct rank_chunks *chunks, struct rfs_error *err)
-{
-    struct rfs_intern *names = rfs_catalog_tables(view->catalog)->names;
-    struct rfs_view_piece *pieces = chunks->pieces.data;
-    const size_t n = chunks->pieces.n;
-    bool several = false;
-
-    for (size_t i = 0; i + 1 < n && !several; i++)
-        several = pieces[i].target == pieces[i + 1].target;
-    if (!several)
-        return 0;
-    struct rfs_intern *taken = rfs_intern_new();
-    bool room = taken != NULL;
-    for (size_t i = 0; room && i < n; i++) {
-        const char *name = rfs_intern_text(names, pieces[i].name);
-        room = rfs_intern_add(taken, name, strlen(name)) != RFS_NO_ID;
-    }
-    for (size_t i = 0, end; room && i < n; i = end) {
-        const char *name = rfs_intern_text(names, pieces[i].name);
-        end = end_of(chunks, i);
-        for (size_t k = i; room && end - i > 1 && k < end; k++)
-            room = (pieces[k].name = key_for(names, name, (unsigned)(k - i), taken)) != RFS_NO_ID;
-    }
-    rfs_intern_free(taken);
-    return room ? 0 : rfs_fail_memory(err);
-}
-
-/*
- * Plans a rank, and lists its chunks; *out is zero-initialised or one to use again. Returns 0 or
- * -errno with *err filled.
- */
-static int list_chunks(struct rfs_view *view, uint32_t rank, struct rank_chunks *out,
+/* Names the chunks in a file of HyperParallel. */
+static int name_chunks(struct rfs_view *view, uint32_t rank, struct rank_chunks *chunks,
                        struct rfs_error *err)
 {
-    const uint32_t *stages = dcp_of(view)->stages.data;
-    const uint32_t devices = view->scale.dst_devices;
-    struct listing listing = {.view = view, .out = out, .err = err};
+    RFS_CLEANUP(names_end) struct names names = {.ids = {0}};
+    const struct rfs_params *params = chunks->plan->params;
+    int rc = 0;
 
-    out->pieces.n = 0;
-    out->chunks.n = 0;
-    int rc = rfs_planner_rank(view->planner, view->dst ? rank : 0, &out->plan, err);
-    for (size_t i = 0; rc == 0 && i < out->plan->params->n; i++) {
-        const struct rfs_target *target = &out->plan->params->targets[i];
-        if (stages && stages[target->shown_name] != rank / devices)
-            continue;
-        listing.target = (uint32_t)i;
-        listing.whole = target->shown_type;
-        listing.type = rfs_catalog_type(view->catalog, target->shown_type);
-        listing.shape = RFS_NO_ID;
-        rc = check_type(&listing);
-        const bool flat = is_flat(&listing, target);
-        if (rc == 0 && view->dst)
-            rc = add_held(&listing, target, flat, rank % devices);
-        else if (rc == 0)
-            rc = flat ? add_flat_divided(&listing, rank, rfs_view_ranks(view))
-                      : add_divided(&listing, rank, rfs_view_ranks(view));
+    for (size_t i = 0, end; rc == 0 && i < chunks->pieces.n; i = end) {
+        end = end_of(chunks, i);
+        if (end - i > 1 && !add_names(view, rank, params, &names))
+            return rfs_fail_memory(err);
+        rc = number_chunks(view, params, &names, chunks->pieces.data + i, end - i, err);
     }
-    return rc || !dcp_of(view)->hyper ? rc : number_names(view, out, err);
+    return rc;
 }
 
 static int list(struct rfs_view *view, size_t file, struct rfs_view_listing *out,
@@ -533,8 +623,14 @@ static int list(struct rfs_view *view, size_t file, struct rfs_view_listing *out
 {
     RFS_CLEANUP(chunks_end) struct rank_chunks chunks = {.plan = NULL};
     const bool hyper = dcp_of(view)->hyper;
+    const uint32_t rank = (uint32_t)file - 1;
 
-    const int rc = list_chunks(view, (uint32_t)file - 1, &chunks, err);
+    int rc = plan_rank(view, rank, &chunks.plan, err);
+    for (size_t i = 0; rc == 0 && i < chunks.plan->params->n; i++)
+        if (is_stored(view, rank, &chunks.plan->params->targets[i]))
+            rc = list_target(view, rank, (uint32_t)i, &chunks, err);
+    if (rc == 0 && hyper)
+        rc = name_chunks(view, rank, &chunks, err);
     if (rc)
         return rc;
     out->params = chunks.plan->params;
@@ -553,87 +649,167 @@ static const char *objects_name(const struct rfs_view *view)
 
 /* ---- .metadata ------------------------------------------------------------------------------- */
 
-/* The items of all ranks. Their names are in the order in which the ranks list them. */
-struct items {
-    RFS_VEC(struct rfs_dcp_listed_item) list;
-    RFS_VEC(uint32_t) places; /* by name id: place among the names, from 1 on; 0: not listed */
-    RFS_VEC(uint64_t) bytes;  /* by type id: bytes of an item of torch; 0: unknown */
-    uint32_t n_names;
+/* A rank, whose file has items end to end. */
+struct rank {
+    const struct rfs_rank_plan *plan;
+    uint64_t end;     /* where the items end that were listed, by place */
+    uint64_t *begins; /* owned; [targets] where their items begin, if the list is mixed; or NULL */
 };
 
-static void items_end(struct items *items)
-{
-    free(items->list.data);
-    free(items->places.data);
-    free(items->bytes.data);
-}
+/*
+ * All that .metadata describes. There may be millions of items, so they are listed for one tensor
+ * at a time.
+ */
+struct described {
+    struct rfs_view *view;
+    struct names names;
+    RFS_VEC(struct rank) ranks;
+    RFS_VEC(uint64_t) bytes;                   /* by type id: of an item of torch; 0: unknown */
+    struct rank_chunks chunks;                 /* those of one tensor that one rank has */
+    RFS_VEC(struct rfs_dcp_listed_item) items; /* those of one tensor */
+};
 
-/* Gives the place of a name among the names, which is the last one if it is new. */
-static bool place_of(struct items *items, uint32_t name, uint32_t *out)
+static void described_end(struct described *all)
 {
-    uint32_t *place = RFS_VEC_AT(&items->places, name, 0);
-
-    if (!place)
-        return false;
-    if (*place == 0)
-        *place = ++items->n_names;
-    *out = *place;
-    return true;
+    for (size_t i = 0; i < all->ranks.n; i++)
+        free(all->ranks.data[i].begins);
+    free(all->ranks.data);
+    free(all->bytes.data);
+    free(all->items.data);
+    chunks_end(&all->chunks);
+    names_end(&all->names);
 }
 
 /* Gives the bytes of an item of torch, by its type. */
-static int item_bytes(struct rfs_view *view, struct items *items, uint32_t type, uint64_t *out,
-                      struct rfs_error *err)
+static int item_bytes(struct described *all, uint32_t type, uint64_t *out, struct rfs_error *err)
 {
-    uint64_t *known = RFS_VEC_AT(&items->bytes, type, 0);
+    uint64_t *known = RFS_VEC_AT(&all->bytes, type, 0);
     const int rc = !known ? rfs_fail_memory(err)
                    : *known > 0
                        ? 0
-                       : rfs_dcp_item_bytes(rfs_catalog_type(view->catalog, type), known, err);
+                       : rfs_dcp_item_bytes(rfs_catalog_type(all->view->catalog, type), known, err);
     *out = rc == 0 ? *known : 0;
     return rc;
 }
 
-static int add_rank(struct rfs_view *view, uint32_t rank, struct rank_chunks *chunks,
-                    struct items *items, struct rfs_error *err)
+/* Adds the items that a rank has of a target, and moves *AT behind them. */
+static int add_items(struct described *all, uint32_t rank, uint32_t target, uint64_t *at,
+                     struct rfs_error *err)
 {
-    uint64_t at = 0;
-    uint64_t bytes = 0;
+    const bool hyper = dcp_of(all->view)->hyper;
+    struct rank_chunks *chunks = &all->chunks;
 
-    int rc = list_chunks(view, rank, chunks, err);
+    chunks->plan = all->ranks.data[rank].plan;
+    chunks->pieces.n = 0;
+    chunks->chunks.n = 0;
+    int rc = list_target(all->view, rank, target, chunks, err);
+    if (rc == 0 && hyper)
+        rc = number_chunks(all->view, chunks->plan->params, &all->names, chunks->pieces.data,
+                           chunks->pieces.n, err);
     for (size_t i = 0; rc == 0 && i < chunks->pieces.n; i++) {
         const struct rfs_view_piece *piece = &chunks->pieces.data[i];
-        const struct chunk *chunk = &chunks->chunks.data[i];
         struct rfs_dcp_listed_item item = {
-            .name = chunks->plan->params->targets[piece->target].shown_name,
-            .whole = chunk->whole,
-            .type = piece->type,
-            .file = rank,
-            .shape = chunk->shape,
-            .at.begin = at,
-            .corner = chunk->corner};
-        if (dcp_of(view)->hyper)
+            .type = piece->type, .file = rank, .corner = chunks->chunks.data[i].corner};
+        if (hyper) {
             item.at.key = piece->name;
-        else
-            rc = item_bytes(view, items, item.type, &bytes, err);
-        at += bytes;
-        if (rc == 0 && (!place_of(items, item.name, &item.place) || !RFS_PUSH(&items->list, item)))
+        } else {
+            item.at.begin = *at;
+            rc = item_bytes(all, item.type, &item.at.bytes, err);
+            *at += item.at.bytes;
+        }
+        if (rc == 0 && !RFS_PUSH(&all->items, item))
             rc = rfs_fail_memory(err);
     }
     return rc;
 }
 
-RFS_COMPARE(by_place, struct rfs_dcp_listed_item, x, y,
-            RFS_ORDER(x->place, y->place)
-                ?: RFS_ORDER(x->corner, y->corner)
-                ?: RFS_ORDER(x->file, y->file))
+/* Sets where the items of a rank begin, whose targets have another order than the names. */
+static int set_begins(struct described *all, uint32_t r, struct rfs_error *err)
+{
+    struct rank *rank = &all->ranks.data[r];
+    const struct rfs_params *params = rank->plan->params;
+    uint64_t end = 0;
+    int rc = 0;
+
+    rank->begins = calloc(params->n, sizeof *rank->begins);
+    if (!rank->begins)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; rc == 0 && i < params->n; i++) {
+        all->items.n = 0;
+        rank->begins[i] = end;
+        if (is_stored(all->view, r, &params->targets[i]))
+            rc = add_items(all, r, (uint32_t)i, &end, err);
+    }
+    return rc;
+}
+
+/* Plans all ranks, and finds the names. */
+static int describe(struct described *all, struct rfs_error *err)
+{
+    const uint32_t n = rfs_view_ranks(all->view);
+    int rc = 0;
+
+    for (uint32_t r = 0; rc == 0 && r < n; r++) {
+        struct rank rank = {.plan = NULL};
+        rc = plan_rank(all->view, r, &rank.plan, err);
+        if (rc == 0 && (!RFS_PUSH(&all->ranks, rank) ||
+                        !add_names(all->view, r, rank.plan->params, &all->names)))
+            rc = rfs_fail_memory(err);
+    }
+    for (uint32_t r = 0; rc == 0 && r < n; r++)
+        if (all->names.lists.data[all->ranks.data[r].plan->params->id].mixed)
+            rc = set_begins(all, r, err);
+    return rc;
+}
+
+RFS_COMPARE(by_corner, struct rfs_dcp_listed_item, x, y,
+            RFS_ORDER(x->corner, y->corner) ?: RFS_ORDER(x->file, y->file))
+
+/* Says whether the items are sorted, as those of ranks that divide a tensor by rows are. */
+static bool is_sorted(const struct described *all)
+{
+    for (size_t i = 1; i < all->items.n; i++)
+        if (by_corner(&all->items.data[i - 1], &all->items.data[i]) > 0)
+            return false;
+    return true;
+}
+
+/* Lists the items of the tensor at a place; places come in their order, from 0 on. */
+static int list_items(void *ctx, size_t place, struct rfs_dcp_listed_tensor *out,
+                      struct rfs_error *err)
+{
+    struct described *all = ctx;
+    int rc = 0;
+
+    all->items.n = 0;
+    *out = (struct rfs_dcp_listed_tensor){.name = all->names.ids.data[place]};
+    for (uint32_t r = 0; rc == 0 && r < all->ranks.n; r++) {
+        struct rank *rank = &all->ranks.data[r];
+        const uint32_t target = target_at(&all->names, rank->plan->params, place);
+        rank->end = place == 0 ? 0 : rank->end;
+        if (target == 0)
+            continue;
+        uint64_t at = rank->begins ? rank->begins[target - 1] : rank->end;
+        rc = add_items(all, r, target - 1, &at, err);
+        rank->end = at;
+        if (rc == 0 && all->chunks.chunks.n > 0) {
+            out->whole = all->chunks.chunks.data[0].whole;
+            out->shape = all->chunks.chunks.data[0].shape;
+        }
+    }
+    if (!is_sorted(all))
+        RFS_SORT_ALL(&all->items, by_corner);
+    out->items = all->items.data;
+    out->n = all->items.n;
+    return rc;
+}
 
 /* Checks that no object has the name of a tensor, as names= could have it. */
-static int check_names(struct rfs_view *view, const struct items *items, struct rfs_error *err)
+static int check_names(struct rfs_view *view, const struct names *names, struct rfs_error *err)
 {
     for (size_t i = 0; i < dcp_of(view)->objects.n; i++) {
         const uint32_t name = dcp_of(view)->objects.data[i];
-        if (name < items->places.n && items->places.data[name] > 0)
+        if (name < names->places.n && names->places.data[name] > 0)
             return rfs_view_objects_same_name(rfs_catalog_path(view->catalog),
                                               rfs_catalog_name(view->catalog, name), err);
     }
@@ -671,31 +847,25 @@ static int place_objects(struct rfs_view *view, struct rfs_dcp_listed_object **o
 static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_image **out,
                          struct rfs_error *err)
 {
-    RFS_CLEANUP(chunks_end) struct rank_chunks chunks = {.plan = NULL};
-    RFS_CLEANUP(items_end) struct items items = {.list = {0}};
+    RFS_CLEANUP(described_end) struct described all = {.view = view};
     RFS_FREE struct rfs_dcp_listed_object *objects = NULL;
-    int rc = rfs_view_take_sources(view, plan, err);
+    const int rc = rfs_view_take_sources(view, plan, err)
+                       ?: describe(&all, err)
+                       ?: check_names(view, &all.names, err)
+                       ?: place_objects(view, &objects, err);
 
-    for (uint32_t rank = 0; rc == 0 && rank < rfs_view_ranks(view); rank++)
-        rc = add_rank(view, rank, &chunks, &items, err);
     if (rc)
         return rc;
-    RFS_SORT_ALL(&items.list, by_place);
-    rc = check_names(view, &items, err) ?: place_objects(view, &objects, err);
-    if (rc)
-        return rc;
-    const struct rfs_dcp_listing listing = {.items = items.list.data,
-                                            .n = items.list.n,
-                                            .bytes = items.bytes.data,
+    const struct rfs_dcp_listing listing = {.list = list_items,
+                                            .ctx = &all,
+                                            .n = all.names.ids.n,
                                             .objects = objects,
                                             .n_objects = dcp_of(view)->objects.n,
                                             .objects_file = objects_name(view),
                                             .mcore_data = dcp_of(view)->mcore_data,
                                             .program = dcp_of(view)->hyper ? RFS_DCP_HYPER
                                                                            : RFS_DCP_TORCH};
-    return rfs_dcp_encode_metadata(rfs_catalog_tables(view->catalog), &listing, out)
-               ? rfs_fail_memory(err)
-               : 0;
+    return rfs_dcp_encode_metadata(rfs_catalog_tables(view->catalog), &listing, out, err);
 }
 
 /* ---- files that are passed on ---------------------------------------------------------------- */

@@ -29,6 +29,7 @@ tests_fault_test_hostile_CPPFLAGS = $(AM_CPPFLAGS)
 endif
 tests_fault_test_costs_SOURCES = \
 	tests/support/allocations.h \
+	tests/support/smaps.h \
 	tests/support/tree.c \
 	tests/support/tree.h \
 	tests/unit/view/support.c \

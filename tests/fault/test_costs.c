@@ -7,6 +7,7 @@
 #undef _FORTIFY_SOURCE /* which has inline functions in the place of those that are defined here */
 
 #include "tests/support/allocations.h"
+#include "tests/support/smaps.h"
 #include "tests/unit/view/support.h"
 
 #include "assemble/internal.h"
@@ -498,6 +499,66 @@ static void test_a_header_and_one_tensor(void **state)
     read_one_tensor(*state, 10 * KIB); /* of 5 MiB */
 }
 
+/* ---- files that describe each tensor of all ranks -------------------------------------------- */
+
+#define BESIDE_METADATA (4 * MIB) /* of memory that making .metadata takes, and its bytes */
+
+/* Gives the bytes of memory that /proc/self/status has by that name. */
+static uint64_t status(const char *name)
+{
+    char line[256];
+    unsigned long long kib = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file))
+        if (strncmp(line, name, strlen(name)) == 0)
+            sscanf(line + strlen(name), ":%llu", &kib);
+    assert_int_equal(fclose(file), 0);
+    return kib * KIB;
+}
+
+static void forget_peak(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "we");
+
+    assert_non_null(file);
+    assert_int_equal(fputs("5", file) < 0 || fclose(file), 0);
+}
+
+/* Looks at the size of .metadata of 64 ranks. */
+static void metadata_takes_its_bytes(struct fixture *f, const char *options)
+{
+    const reshard_config config = {.struct_size = sizeof config, .options = options};
+    reshard_stat st = {.struct_size = sizeof st};
+    uint64_t id;
+
+    f->err = (reshard_error){.struct_size = sizeof f->err};
+    if (reshard_open(tree_path(f->root, "src/rank_0/net-1_2.ckpt"), &config, &f->view, &f->err))
+        fail_msg("%s", f->err.message);
+    assert_int_equal(reshard_lookup(f->view, RESHARD_ROOT, ".metadata", &id), 0);
+    forget_peak();
+    const uint64_t before = status("VmRSS");
+    assert_int_equal(reshard_getattr(f->view, id, &st, NULL), 0);
+    const uint64_t taken = status("VmHWM") - before;
+    assert_true(st.size > 10 * BESIDE_METADATA); /* it has much more than is allowed beside it */
+    if (!SMAPS_NO_LOCKS && taken > st.size + BESIDE_METADATA)
+        fail_msg("%s: %llu bytes of memory for %llu", options, (unsigned long long)taken,
+                 (unsigned long long)st.size);
+    reshard_close(f->view);
+    f->view = NULL;
+}
+
+/* The chunks of all ranks are never listed at once. */
+static void test_metadata_of_many_chunks(void **state)
+{
+    struct fixture *f = *state;
+
+    write_ranks(f->root, 1, 4000, 64);
+    metadata_takes_its_bytes(f, "view=dcp,dst_ranks=64,index_cache=no");
+    metadata_takes_its_bytes(f, "view=hyper_parallel,dst_ranks=64,index_cache=no");
+}
+
 /* ---- several saves --------------------------------------------------------------------------- */
 
 #define PER_SAVE (64 * KIB) /* of memory, for a view of which nothing has been read */
@@ -612,6 +673,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_random_reads_near_each_other, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_beginning_of_a_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_header_and_one_tensor, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_metadata_of_many_chunks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_saves, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_looks_at_many_saves, set_up, tear_down),
     };

@@ -18,6 +18,8 @@
 #include "formats/torch/torch.h"
 #include "formats/torch/torch_encode.h"
 
+#include <endian.h>
+
 /* ---- items ----------------------------------------------------------------------------------- */
 
 /* The regions of the first item of a type. */
@@ -95,7 +97,6 @@ int rfs_dcp_item_bytes(const struct rfs_type *type, uint64_t *out, struct rfs_er
 struct pickler {
     const struct rfs_tables *tables;
     enum rfs_dcp_program program;
-    const uint64_t *bytes; /* by type: bytes of an item of torch */
     struct rfs_bytes *out;
     uint32_t memo; /* next memo number */
     /* memo numbers + 1; 0: not written yet */
@@ -104,15 +105,36 @@ struct pickler {
     uint32_t properties[RFS_DTYPE_COUNT]; /* properties of each dtype */
 };
 
-static void put(struct pickler *p, char op)
+static inline void put_bytes(struct pickler *p, const void *data, size_t n)
 {
-    rfs_bytes_put(p->out, &op, 1);
+    if (n > p->out->cap - p->out->n) {
+        rfs_bytes_put(p->out, data, n);
+        return;
+    }
+    memcpy(p->out->data + p->out->n, data, n); /* there are many, of a few bytes each */
+    p->out->n += n;
 }
 
-static void put_little(struct pickler *p, char op, uint64_t number, unsigned bytes)
+static void put(struct pickler *p, char op)
 {
-    put(p, op);
-    rfs_image_put_little(p->out, number, bytes);
+    put_bytes(p, &op, 1);
+}
+
+/* Puts what an opcode or several do. */
+static inline void put_ops(struct pickler *p, const char *ops)
+{
+    put_bytes(p, ops, strlen(ops));
+}
+
+/* Puts an opcode and a number of BYTES. */
+static inline void put_little(struct pickler *p, char op, uint64_t number, unsigned bytes)
+{
+    const uint64_t little = htole64(number);
+    char both[1 + sizeof little];
+
+    both[0] = op;
+    memcpy(both + 1, &little, sizeof little);
+    put_bytes(p, both, 1 + bytes);
 }
 
 static void put_int(struct pickler *p, uint64_t number)
@@ -127,8 +149,10 @@ static void put_int(struct pickler *p, uint64_t number)
 
 static void put_text(struct pickler *p, const char *text)
 {
-    put_little(p, 'X', strlen(text), 4);
-    rfs_bytes_put_text(p->out, text);
+    const size_t n = strlen(text);
+
+    put_little(p, 'X', n, 4);
+    put_bytes(p, text, n);
 }
 
 /* Numbers the object on the stack (MEMOIZE). Returns the number + 1. */
@@ -178,12 +202,12 @@ static void put_field(struct pickler *p, enum rfs_dcp_word field)
 static void begin_object(struct pickler *p, enum rfs_dcp_class class)
 {
     put_class(p, class);
-    rfs_bytes_put_text(p->out, ")\x81}("); /* EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK */
+    put_ops(p, ")\x81}("); /* EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK */
 }
 
 static void end_object(struct pickler *p)
 {
-    rfs_bytes_put_text(p->out, "ub"); /* SETITEMS BUILD */
+    put_ops(p, "ub"); /* SETITEMS BUILD */
 }
 
 /* Puts a tuple of numbers. */
@@ -201,7 +225,7 @@ static void put_size(struct pickler *p, uint32_t ndim, const uint64_t *dims)
         put_class(p, SIZE);
     put_numbers(p, ndim, dims);
     if (p->program == RFS_DCP_TORCH)
-        rfs_bytes_put_text(p->out, "\x85R"); /* TUPLE1 REDUCE */
+        put_ops(p, "\x85R"); /* TUPLE1 REDUCE */
 }
 
 /* Puts HyperParallel's TensorProperties. */
@@ -231,14 +255,14 @@ static void put_properties(struct pickler *p, enum rfs_dtype dtype)
         return;
     }
     put_class(p, RFS_DCP_TENSOR_PROPERTIES);
-    rfs_bytes_put_text(p->out, ")\x81(");
+    put_ops(p, ")\x81(");
     put_global(p, "torch", rfs_torch_dtype_name(dtype));
     put_global(p, "torch.serialization", "_get_layout");
     put_text(p, rfs_dcp_words[RFS_DCP_STRIDED]);
-    rfs_bytes_put_text(p->out, "\x85R\x89"); /* TUPLE1 REDUCE NEWFALSE */
+    put_ops(p, "\x85R\x89"); /* TUPLE1 REDUCE NEWFALSE */
     put_global(p, "torch.distributed.checkpoint.metadata", "_MEM_FORMAT_ENCODING");
-    put_little(p, 'K', 0, 1);                  /* torch_contiguous_format */
-    rfs_bytes_put_text(p->out, "\x85R\x89tb"); /* and NEWFALSE TUPLE BUILD */
+    put_little(p, 'K', 0, 1);  /* torch_contiguous_format */
+    put_ops(p, "\x85R\x89tb"); /* and NEWFALSE TUPLE BUILD */
     p->properties[dtype] = memoize(p);
 }
 
@@ -247,10 +271,10 @@ static const struct rfs_type *type_of(const struct pickler *p, uint32_t type)
     return rfs_intern_bytes(p->tables->types, type, NULL);
 }
 
-/* Puts the TensorStorageMetadata of a tensor with N items. */
-static void put_tensor(struct pickler *p, const struct rfs_dcp_listed_item *items, size_t n)
+/* Puts the TensorStorageMetadata of a tensor. */
+static void put_tensor(struct pickler *p, const struct rfs_dcp_listed_tensor *tensor)
 {
-    const struct rfs_type *whole = type_of(p, items->whole);
+    const struct rfs_type *whole = type_of(p, tensor->whole);
     uint64_t at[RFS_MAX_DIMS];
 
     begin_object(p, RFS_DCP_TENSOR);
@@ -259,14 +283,14 @@ static void put_tensor(struct pickler *p, const struct rfs_dcp_listed_item *item
     put_field(p, RFS_DCP_SIZE);
     put_size(p, whole->ndim, whole->dims);
     put_field(p, RFS_DCP_CHUNKS);
-    rfs_bytes_put_text(p->out, "](");
-    for (size_t i = 0; i < n; i++) {
-        rfs_type_place(whole, items[i].corner, at);
+    put_ops(p, "](");
+    for (size_t i = 0; i < tensor->n; i++) {
+        rfs_type_place(whole, tensor->items[i].corner, at);
         begin_object(p, RFS_DCP_CHUNK);
         put_field(p, RFS_DCP_OFFSETS);
         put_size(p, whole->ndim, at);
         put_field(p, RFS_DCP_SIZES);
-        put_size(p, whole->ndim, type_of(p, items[i].type)->dims);
+        put_size(p, whole->ndim, type_of(p, tensor->items[i].type)->dims);
         end_object(p);
     }
     put(p, 'e');
@@ -313,30 +337,24 @@ static void put_info(struct pickler *p, const char *path, uint64_t begin, uint64
     end_object(p);
 }
 
-/* Puts a MetadataIndex and its _StorageInfo. */
-static void put_item(struct pickler *p, const struct rfs_dcp_listed_item *item, uint32_t name,
-                     uint64_t number)
+/* Puts the MetadataIndex and the _StorageInfo of each item of a tensor. */
+static void put_items(struct pickler *p, const struct rfs_dcp_listed_tensor *tensor, uint32_t name)
 {
-    const struct rfs_type *whole = type_of(p, item->whole);
+    const struct rfs_type *whole = type_of(p, tensor->whole);
+    const bool hyper = p->program == RFS_DCP_HYPER;
     uint64_t at[RFS_MAX_DIMS];
     char path[48];
 
-    rfs_type_place(whole, item->corner, at);
-    const bool hyper = p->program == RFS_DCP_HYPER;
-    snprintf(path, sizeof path, hyper ? "_rank%u_.safetensors" : "__%u_0.distcp", item->file);
-    put_index(p, name, whole, at, number);
-    put_info(p, path, hyper ? 0 : item->at.begin, hyper ? 0 : p->bytes[item->type],
-             hyper ? item->at.key : RFS_NO_ID);
-}
-
-/* Returns where the items with the name of item I end. */
-static size_t end_of(const struct rfs_dcp_listed_item *items, size_t n, size_t i)
-{
-    size_t end = i;
-
-    while (end < n && items[end].name == items[i].name)
-        end++;
-    return end;
+    for (size_t i = 0; i < tensor->n; i++) {
+        const struct rfs_dcp_listed_item *item = &tensor->items[i];
+        rfs_type_place(whole, item->corner, at);
+        snprintf(path, sizeof path, hyper ? "_rank%u_.safetensors" : "__%u_0.distcp", item->file);
+        put_index(p, name, whole, at, i);
+        if (hyper)
+            put_info(p, path, 0, 0, item->at.key);
+        else
+            put_info(p, path, item->at.begin, item->at.bytes, RFS_NO_ID);
+    }
 }
 
 /* Puts a name as the key of the value that follows. Returns its memo number. */
@@ -346,55 +364,62 @@ static uint32_t put_name(struct pickler *p, uint32_t name)
     return memoize(p);
 }
 
-/*
- * Puts state_dict_metadata. Returns how many names there are; NAMES gets the memo number of each.
- */
-static size_t put_values(struct pickler *p, const struct rfs_dcp_listing *listing, uint32_t *names)
-{
-    size_t k = 0;
+/* What is known of a name that was put. */
+struct put_name {
+    uint32_t memo;  /* its memo number */
+    uint32_t shape; /* as in struct rfs_dcp_listed_tensor */
+};
 
-    for (size_t i = 0, end; i < listing->n; i = end) {
-        end = end_of(listing->items, listing->n, i);
-        names[k++] = put_name(p, listing->items[i].name);
-        put_tensor(p, listing->items + i, end - i);
+/* Puts state_dict_metadata, and fills NAMES. */
+static int put_values(struct pickler *p, const struct rfs_dcp_listing *listing,
+                      struct put_name *names, struct rfs_error *err)
+{
+    struct rfs_dcp_listed_tensor tensor;
+
+    for (size_t i = 0; i < listing->n; i++) {
+        const int rc = listing->list(listing->ctx, i, &tensor, err);
+        if (rc)
+            return rc;
+        names[i] = (struct put_name){put_name(p, tensor.name), tensor.shape};
+        put_tensor(p, &tensor);
     }
     for (size_t i = 0; i < listing->n_objects; i++) {
-        names[k++] = put_name(p, listing->objects[i].name);
+        names[listing->n + i].memo = put_name(p, listing->objects[i].name);
         put_class(p, RFS_DCP_BYTES);
-        rfs_bytes_put_text(p->out, ")\x81"); /* EMPTY_TUPLE NEWOBJ */
+        put_ops(p, ")\x81"); /* EMPTY_TUPLE NEWOBJ */
     }
-    return k;
+    return 0;
 }
 
-/* storage_data. */
-static void put_infos(struct pickler *p, const struct rfs_dcp_listing *listing,
-                      const uint32_t *names)
+/* Puts storage_data. */
+static int put_infos(struct pickler *p, const struct rfs_dcp_listing *listing,
+                     const struct put_name *names, struct rfs_error *err)
 {
-    size_t k = 0;
+    struct rfs_dcp_listed_tensor tensor;
 
-    for (size_t i = 0, end; i < listing->n; i = end, k++) {
-        end = end_of(listing->items, listing->n, i);
-        for (size_t item = i; item < end; item++)
-            put_item(p, &listing->items[item], names[k], item - i);
+    for (size_t i = 0; i < listing->n; i++) {
+        const int rc = listing->list(listing->ctx, i, &tensor, err);
+        if (rc)
+            return rc;
+        put_items(p, &tensor, names[i].memo);
     }
     for (size_t i = 0; i < listing->n_objects; i++) {
-        put_index(p, names[k++], NULL, NULL, 0);
+        put_index(p, names[listing->n + i].memo, NULL, NULL, 0);
         put_info(p, listing->objects_file, listing->objects[i].begin, listing->objects[i].bytes,
                  RFS_NO_ID);
     }
+    return 0;
 }
 
 /* Puts mcore_data. */
 static void put_shapes(struct pickler *p, const struct rfs_dcp_listing *listing,
-                       const uint32_t *names)
+                       const struct put_name *names)
 {
-    size_t k = 0;
-
     put_text(p, rfs_dcp_words[RFS_DCP_MCORE_DATA]);
-    rfs_bytes_put_text(p->out, "}(");
-    for (size_t i = 0; i < listing->n; i = end_of(listing->items, listing->n, i)) {
-        const uint32_t shape = listing->items[i].shape;
-        recall(p, names[k++]);
+    put_ops(p, "}(");
+    for (size_t i = 0; i < listing->n; i++) {
+        const uint32_t shape = names[i].shape;
+        recall(p, names[i].memo);
         put(p, '}');
         if (shape == RFS_NO_ID)
             continue;
@@ -405,26 +430,31 @@ static void put_shapes(struct pickler *p, const struct rfs_dcp_listing *listing,
     put(p, 'u');
 }
 
-/* Puts all; NAMES has room for the memo number of each name. */
-static void put_all(struct pickler *p, const struct rfs_dcp_listing *listing, uint32_t *names)
+/* Puts all; NAMES has room for each name. */
+static int put_all(struct pickler *p, const struct rfs_dcp_listing *listing, struct put_name *names,
+                   struct rfs_error *err)
 {
-    rfs_bytes_put(p->out, "\x80\x04", 2);
+    put_ops(p, "\x80\x04");
     begin_object(p, RFS_DCP_METADATA);
     put_text(p, rfs_dcp_words[RFS_DCP_STATE_DICT_METADATA]);
-    rfs_bytes_put_text(p->out, "}(");
-    const size_t n = put_values(p, listing, names);
+    put_ops(p, "}(");
+    int rc = put_values(p, listing, names, err);
+    if (rc)
+        return rc;
     put(p, 'u');
     put_text(p, rfs_dcp_words[RFS_DCP_PLANNER_DATA]);
-    rfs_bytes_put_text(p->out, "}(");
-    for (size_t i = 0; i < n; i++) {
-        recall(p, names[i]);
-        recall(p, names[i]);
+    put_ops(p, "}(");
+    for (size_t i = 0; i < listing->n + listing->n_objects; i++) {
+        recall(p, names[i].memo);
+        recall(p, names[i].memo);
         put(p, '\x85'); /* TUPLE1 */
     }
     put(p, 'u');
     put_text(p, rfs_dcp_words[RFS_DCP_STORAGE_DATA]);
-    rfs_bytes_put_text(p->out, "}(");
-    put_infos(p, listing, names);
+    put_ops(p, "}(");
+    rc = put_infos(p, listing, names, err);
+    if (rc)
+        return rc;
     put(p, 'u');
     if (listing->program == RFS_DCP_TORCH) {
         put_text(p, rfs_dcp_words[RFS_DCP_STORAGE_META_FIELD]);
@@ -436,21 +466,18 @@ static void put_all(struct pickler *p, const struct rfs_dcp_listing *listing, ui
         put_shapes(p, listing, names);
     end_object(p);
     put(p, '.');
+    return 0;
 }
 
 int rfs_dcp_encode_metadata(const struct rfs_tables *tables, const struct rfs_dcp_listing *listing,
-                            struct rfs_image **out)
+                            struct rfs_image **out, struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
-    RFS_FREE uint32_t *names = calloc(listing->n + listing->n_objects + 1, sizeof *names);
-    struct pickler pickler = {.tables = tables,
-                              .program = listing->program,
-                              .bytes = listing->bytes,
-                              .out = &builder.literals};
+    RFS_FREE struct put_name *names = calloc(listing->n + listing->n_objects + 1, sizeof *names);
+    struct pickler pickler = {
+        .tables = tables, .program = listing->program, .out = &builder.literals};
 
     *out = NULL;
-    if (!names)
-        return -ENOMEM;
-    put_all(&pickler, listing, names);
-    return rfs_image_finish(&builder, out);
+    const int rc = names ? put_all(&pickler, listing, names, err) : rfs_fail_memory(err);
+    return rc ? rc : rfs_image_finish(&builder, out) ? rfs_fail_memory(err) : 0;
 }

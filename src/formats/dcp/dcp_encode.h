@@ -21,19 +21,33 @@ int rfs_dcp_encode_items(const struct rfs_image_tensor *items, size_t n, bool cr
 /* Gives the bytes of an item of a type. 0 or -errno with *err filled. */
 int rfs_dcp_item_bytes(const struct rfs_type *type, uint64_t *out, struct rfs_error *err);
 
-/* A chunk, as .metadata describes it. There are millions of them: 40 bytes. */
+/* A chunk, as .metadata describes it. */
 struct rfs_dcp_listed_item {
-    uint32_t name;        /* shown name; id in the tables' names */
-    uint32_t place;       /* place of the name among all names */
-    uint32_t whole, type; /* types of the whole tensor and of the chunk */
-    uint32_t file;        /* number of the file: __FILE_0.distcp or _rankFILE_.safetensors */
-    uint32_t shape;       /* type of the tensor that was flattened; RFS_NO_ID: it was not */
+    uint32_t type; /* the chunk's type */
+    uint32_t file; /* number of the file: __FILE_0.distcp or _rankFILE_.safetensors */
     union {
-        uint64_t begin; /* offset in torch's file */
-        uint32_t key;   /* name in HyperParallel's file; id in the tables' names */
+        struct {
+            uint64_t begin, bytes; /* of the item in torch's file */
+        };
+        uint32_t key; /* name in HyperParallel's file; id in the tables' names */
     } at;
     uint64_t corner; /* number of its first element, row by row */
 };
+
+/* A tensor, and its chunks. */
+struct rfs_dcp_listed_tensor {
+    uint32_t name;  /* shown name; id in the tables' names */
+    uint32_t whole; /* type of the whole tensor */
+    uint32_t shape; /* type of the tensor that was flattened; RFS_NO_ID: it was not */
+    const struct rfs_dcp_listed_item *items; /* by corner */
+    size_t n;
+};
+/*
+ * Lists tensor I, whose items are valid until the next call. 0 or -errno with *err filled. The
+ * calls are for 0, 1 and so on to the last, and once more.
+ */
+typedef int rfs_dcp_list_fn(void *ctx, size_t i, struct rfs_dcp_listed_tensor *out,
+                            struct rfs_error *err);
 
 /* A value that is not a tensor, and its item. */
 struct rfs_dcp_listed_object {
@@ -43,15 +57,18 @@ struct rfs_dcp_listed_object {
 
 /* The contents of .metadata. */
 struct rfs_dcp_listing {
-    const struct rfs_dcp_listed_item *items; /* by place */
-    size_t n;
-    const uint64_t *bytes;                       /* by type: bytes of an item of torch */
+    rfs_dcp_list_fn *list;
+    void *ctx;
+    size_t n;                                    /* tensors */
     const struct rfs_dcp_listed_object *objects; /* have other names than items */
     size_t n_objects;
     const char *objects_file; /* name of the file that has all objects */
     bool mcore_data;          /* a dict of Megatron-Core for each tensor is written */
     enum rfs_dcp_program program;
 };
-/* Makes .metadata of a program. 0 or -ENOMEM. */
+/*
+ * Makes .metadata of a program. Takes the memory of its bytes, and 8 bytes for each tensor. 0 or
+ * -errno with *err filled.
+ */
 int rfs_dcp_encode_metadata(const struct rfs_tables *tables, const struct rfs_dcp_listing *listing,
-                            struct rfs_image **out);
+                            struct rfs_image **out, struct rfs_error *err);
