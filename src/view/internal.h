@@ -18,6 +18,7 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/once.h"
+#include "base/options.h"
 #include "base/store.h"
 #include "base/vec.h"
 #include "catalog/scan/scan.h"

@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/limits.h"
 #include "base/memory_limit.h"
+#include "base/options.h"
 #include "base/secret.h"
 #include "plan/names.h"
 #include "reshard.h"

@@ -3,13 +3,13 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/options.h"
 #include "base/settings.h"
 #include "catalog/scan/spec.h"
 #include "formats/formats.h"
 
 struct rfs_key;
 struct rfs_log;
+struct rfs_options;
 
 /*
  * Makes the specification for reading the source at PATH by OPTIONS alone, a URL by STORE; it

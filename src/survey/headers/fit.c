@@ -2,6 +2,7 @@
 #include "survey/headers/fit.h"
 
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "base/order.h"
 #include "base/text.h"
 #include "plan/planner.h"
@@ -349,7 +350,7 @@ static void take_note(void *ctx, const struct rfs_note *note)
     const struct checking *c = ctx;
 
     if (note->kind == RFS_NOTE_ALIKE)
-        ADD(c, "bytes", !c->fit->headers->source->options.trust_strategy, RFS_FIT_ALL, "%s",
+        ADD(c, "bytes", !c->fit->headers->source->options->trust_strategy, RFS_FIT_ALL, "%s",
             note->text);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "base/path.h"
 #include "base/store.h"
 #include "base/text.h"
@@ -363,7 +364,7 @@ static int read_headers(struct description *work, struct rfs_reading *reading)
 {
     struct rfs_format_file file = {.from = RFS_READING_SOURCE(reading, work->path),
                                    .tables = &work->tables,
-                                   .entry = work->source->options.entry};
+                                   .entry = work->source->options->entry};
     struct rfs_index *index = NULL;
 
     const bool listed = work->row->list && !file.entry;
@@ -570,7 +571,7 @@ int rfs_inspect_parts(const struct rfs_headers_source *source, rfs_index_each_fn
     RFS_CLEANUP(rfs_hfai_list_free) struct rfs_hfai_list list = {.n_models = 0};
     struct rfs_catalog *catalog = NULL;
     struct rfs_hfai *hfai = NULL;
-    int rc = rfs_catalog_open_parts(source->catalog, source->options.uneven_steps, &hfai, err);
+    int rc = rfs_catalog_open_parts(source->catalog, source->options->uneven_steps, &hfai, err);
 
     *out = (struct rfs_inspect_parts){rc ? 0 : rfs_hfai_models(hfai),
                                       rc ? 0 : rfs_hfai_optimizers(hfai)};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "survey/headers/rank_headers.h"
 
+#include "base/options.h"
 #include "base/order.h"
 #include "base/store.h"
 #include "store/crypt/cipher.h"
@@ -20,7 +21,7 @@
 
 static int load_key(struct rfs_headers_source *source, struct rfs_error *err)
 {
-    const struct rfs_options *options = &source->options;
+    const struct rfs_options *options = source->options;
 
     if (!rfs_options_keyed(options))
         return 0;
@@ -37,9 +38,12 @@ int rfs_headers_prepare(const struct rfs_settings *options, const char *path, rf
 {
     memset(out, 0, sizeof *out);
     rfs_log_init(&out->log, sink, ctx);
-    int rc = rfs_view_options_take(options, &out->options, err)
+    out->options = malloc(sizeof *out->options);
+    if (!out->options)
+        return rfs_fail_memory(err);
+    int rc = rfs_view_options_take(options, out->options, err)
             ?: load_key(out, err)
-            ?: rfs_view_options_take_store(&out->options, path, &out->store, err);
+            ?: rfs_view_options_take_store(out->options, path, &out->store, err);
     if (rc)
         return rc;
     out->pool = rfs_pool_new(THREADS);
@@ -50,7 +54,7 @@ int rfs_headers_prepare(const struct rfs_settings *options, const char *path, rf
 
 static struct rfs_source_spec make_spec(const struct rfs_headers_source *source, const char *path)
 {
-    struct rfs_source_spec spec = rfs_view_options_spec(&source->options, source->store, path);
+    struct rfs_source_spec spec = rfs_view_options_spec(source->options, source->store, path);
 
     spec.encrypted = source->encrypted;
     return spec;
@@ -119,7 +123,9 @@ void rfs_headers_close(struct rfs_headers_source *source)
     rfs_encrypted_free(source->encrypted);
     rfs_key_free(source->key);
     rfs_remote_give(&source->store);
-    rfs_options_free(&source->options);
+    if (source->options)
+        rfs_options_free(source->options);
+    free(source->options);
     rfs_log_destroy(&source->log);
     memset(source, 0, sizeof *source);
 }

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/options.h"
 #include "base/progress.h"
 #include "base/settings.h"
 #include "base/store.h"
@@ -13,12 +12,13 @@
 
 struct rfs_encrypted;
 struct rfs_key;
+struct rfs_options;
 struct rfs_pool;
 struct rfs_store;
 
 /* A source as the options of a view say that it is to be read, without a view of it. */
 struct rfs_headers_source {
-    struct rfs_options options;
+    struct rfs_options *options; /* owned; NULL before rfs_headers_prepare */
     struct rfs_log log;
     struct rfs_pool *pool;
     struct rfs_key *key;             /* opens encrypted sources; NULL: they are plain */

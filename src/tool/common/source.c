@@ -2,6 +2,7 @@
 #include "tool/common/source.h"
 
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "base/patience.h"
 #include "base/text.h"
 #include "reshard.h"

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/json_write.h"
+#include "base/options.h"
 #include "base/patience.h"
 #include "base/store.h"
 #include "base/text.h"

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/mountinfo.h"
+#include "base/options.h"
 #include "base/path.h"
 #include "base/store.h"
 #include "base/text.h"
@@ -664,7 +665,7 @@ static int run_report(struct request *request, struct rfs_info_report *report,
             ?: rfs_inspect_detect(args->source.store, args->path, args->source.encrypted != NULL,
                                   &kind, err)
             ?: check_cuts(request, kind.what, err);
-    const struct rfs_options *options = &args->source.options;
+    const struct rfs_options *options = args->source.options;
     if (rc == 0 && kind.what == RFS_INSPECT_RANK && (options->step >= 0 || options->epoch >= 0))
         kind.what = RFS_INSPECT_TREE; /* a view finds the save */
     if (rc == 0) {

@@ -4,6 +4,7 @@
  * describes itself, and hfai's parts. A tree is the parameters over all ranks, the ranks, and the
  * findings of missing or odd files; with a strategy also the whole tensors and how they are cut.
  */
+#include "base/options.h"
 #include "tool/info/info.h"
 
 #include "base/cleanup.h"
@@ -560,7 +561,7 @@ static void report_tree(struct tree *tree, const char *encrypted)
 /* Reads the strategy that -s or -o src_rules= gives. */
 static int read_strategy(struct tree *tree)
 {
-    const struct rfs_options *options = &tree->args->source.options;
+    const struct rfs_options *options = tree->args->source.options;
 
     if (!options->src_strategy)
         return 0;

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/json_write.h"
+#include "base/options.h"
 #include "base/path.h"
 #include "base/store.h"
 #include "base/text.h"

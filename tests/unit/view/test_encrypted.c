@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Views of encrypted sources. */
+#include "base/options.h"
 #include "reshard.h"
 #include "tests/support/sealer.h"
 #include "tests/unit/view/support.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What follows -o, and how a caller is told of a mistake in it. */
+#include "base/options.h"
 #include "reshard.h"
 #include "tests/unit/view/support.h"
 #include "view/view_options.h"
