@@ -25,6 +25,7 @@ struct followed {
     struct rfs_save save;
     char name[48];           /* constant */
     bool there;              /* at this look */
+    bool same;               /* at this look: it is shown, and no file of it has changed */
     struct rfs_view *shown;  /* one of the set's; NULL: it is not shown */
     struct rfs_view *ready;  /* complete, and to be shown; owned; or NULL */
     int64_t since;           /* when it was; ns */
@@ -40,8 +41,9 @@ struct rfs_follow {
     int64_t began;              /* when the look at hand began, or the last one; ns */
     _Atomic int64_t due;        /* when to look again; ns */
     atomic_bool looking, asked; /* a thread looks; it was asked to after the last look began */
-    RFS_VEC(struct followed *) saves; /* ascending; owned to the end: their names are given out */
-    const struct rfs_saves *listed;   /* during a look: what it found */
+    RFS_VEC(struct followed *) saves;  /* ascending; owned to the end: their names are given out */
+    const struct rfs_saves *listed;    /* during a look: what it found */
+    const struct rfs_format_row *kind; /* as struct rfs_saves has it, at the last look */
     int64_t tracked;           /* the last step that the tracker named; as in struct rfs_saves */
     char *trouble;             /* why the source cannot be listed, or has no save; or NULL */
     struct rfs_error *mistake; /* takes one in the options, while the view is opened; or NULL */
@@ -355,7 +357,7 @@ static bool is_of_another_run(struct reshard_view *set, const struct followed *s
 
 static void consider(struct reshard_view *set, struct followed *save)
 {
-    const bool changed = save->shown && has_file(save->shown, CHANGED);
+    const bool changed = save->shown && !save->same && has_file(save->shown, CHANGED);
 
     if (save->shown && !changed && !is_of_another_run(set, save, save->shown))
         return;
@@ -404,22 +406,35 @@ static void note_trouble(struct reshard_view *set, const struct rfs_error *err)
         rfs_log(&set->log, RFS_WARNING, "%s", err->text);
 }
 
+/* Finds what is known of a save, or NULL; *at, unless AT is NULL, is its place among the others. */
+static struct followed *find_known(const struct rfs_follow *follow, const struct rfs_save *save,
+                                   size_t *at)
+{
+    const size_t n = follow->saves.n;
+    const size_t i =
+        RFS_BISECT(k, n, rfs_scan_saves_compare(&follow->saves.data[k]->save, save) >= 0);
+    struct followed *found = i < n ? follow->saves.data[i] : NULL;
+
+    if (at)
+        *at = i;
+    return found && rfs_scan_saves_compare(&found->save, save) == 0 ? found : NULL;
+}
+
 /* Finds what is known of a save, or adds it; NULL when out of memory. */
 static struct followed *find(struct rfs_follow *follow, const struct rfs_save *save)
 {
     const size_t n = follow->saves.n;
-    const size_t at =
-        RFS_BISECT(i, n, rfs_scan_saves_compare(&follow->saves.data[i]->save, save) >= 0);
-    struct followed **place = follow->saves.data + at;
+    size_t at;
+    struct followed *known = find_known(follow, save, &at);
 
-    if (at < n && rfs_scan_saves_compare(&(*place)->save, save) == 0)
-        return *place;
+    if (known)
+        return known;
     struct followed *added = calloc(1, sizeof *added);
     if (!added || !RFS_PUSH(&follow->saves, added)) {
         free(added);
         return NULL;
     }
-    place = follow->saves.data + at;
+    struct followed **place = follow->saves.data + at;
     memmove(place + 1, place, (n - at) * sizeof *place); /* mostly there are none: saves ascend */
     *place = added;
     added->save = *save;
@@ -536,6 +551,29 @@ static void describe(struct reshard_view *set)
     free(old);
 }
 
+/*
+ * Says whether the save of that name is shown, and its files are as they were: then it is what it
+ * was. So a look scans the saves that are new, and compares the files of the others.
+ */
+static bool is_known(void *ctx, const char *name, const struct rfs_save *named)
+{
+    struct rfs_follow *follow = ctx;
+    struct followed *save = find_known(follow, named, NULL);
+    const size_t n = strlen(follow->source);
+
+    if (!save || !save->shown || save->shown->save.n_files == 0)
+        return false;
+    const char *path = rfs_files_path(rfs_catalog_files(save->shown->source), 0);
+    if (strncmp(path, follow->source, n) != 0 || path[n] != '/')
+        return false;
+    const size_t in_it = strlen(name);
+    path += n + 1;
+    if (strncmp(path, name, in_it) != 0 || (path[in_it] != '/' && path[in_it] != '\0'))
+        return false; /* it is another version of the save */
+    save->same = !has_file(save->shown, CHANGED | FAILED | UNKNOWN);
+    return save->same;
+}
+
 /* Looks at all saves. 0, or -errno with *err filled when they cannot be listed. */
 static int look(struct reshard_view *set, struct rfs_error *err)
 {
@@ -543,9 +581,14 @@ static int look(struct reshard_view *set, struct rfs_error *err)
     RFS_CLEANUP(rfs_scan_saves_free) struct rfs_saves saves = {0};
 
     follow->began = now_ns();
-    int rc = rfs_view_list_saves(set, follow->source, &saves, err);
+    for (size_t i = 0; i < follow->saves.n; i++)
+        follow->saves.data[i]->same = false;
+    int rc =
+        rfs_view_list_saves(set, follow->source,
+                            &(struct rfs_known_saves){follow->kind, is_known, follow}, &saves, err);
 
     follow->listed = &saves;
+    follow->kind = saves.kind;
     collect(set);
     if (rc == 0 || rc == -ENOENT) { /* there may be none yet, or none any more */
         if (follow->tracked < 0 || saves.tracked >= 0)

@@ -277,8 +277,9 @@ static inline void rfs_view_name_save(const struct rfs_save *save, char out[48])
  */
 struct rfs_source_spec rfs_view_spec(const struct reshard_view *set,
                                      const struct rfs_options *options, const char *source);
-/* Lists the saves at PATH, which is resolved, as rfs_scan_saves does. */
-int rfs_view_list_saves(struct reshard_view *set, const char *path, struct rfs_saves *out,
+/* Lists the saves at PATH, which is resolved, as rfs_scan_saves does; KNOWN may be NULL. */
+int rfs_view_list_saves(struct reshard_view *set, const char *path,
+                        const struct rfs_known_saves *known, struct rfs_saves *out,
                         struct rfs_error *err);
 
 /* ---- a plain view (planned.c) ---------------------------------------------------------------- */

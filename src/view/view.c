@@ -417,10 +417,13 @@ static int open_saves(struct reshard_view *set, const char *source, const struct
     return first.code;
 }
 
-int rfs_view_list_saves(struct reshard_view *set, const char *path, struct rfs_saves *out,
+int rfs_view_list_saves(struct reshard_view *set, const char *path,
+                        const struct rfs_known_saves *known, struct rfs_saves *out,
                         struct rfs_error *err)
 {
-    const struct rfs_source_spec spec = rfs_view_spec(set, &set->options, path);
+    struct rfs_source_spec spec = rfs_view_spec(set, &set->options, path);
+
+    spec.known = known;
     const int rc = rfs_scan_saves(&spec, out, err);
 
     return rc || out->n <= RFS_FOLLOW_MOST
@@ -445,7 +448,7 @@ static int open_all_saves(struct reshard_view *set, const char *source, struct r
     if (set->config.follow)
         return rfs_follow_open(set, source, err);
     const int rc = rfs_path_resolve(set->store, source, &path, err)
-                       ?: rfs_view_list_saves(set, path, &saves, err);
+                       ?: rfs_view_list_saves(set, path, NULL, &saves, err);
     return rc ?: open_saves(set, path, &saves, err);
 }
 

@@ -61,9 +61,10 @@ struct rfs_saves {
     int64_t tracked; /* the step that the tracker names, a file that is written when a save ended */
     struct timespec tracked_at; /* when the tracker was written; 0: it names none of them */
     struct rfs_scan_tree *tree; /* files of ranks; owned; NULL: each save has a folder */
-    char **names;       /* of each, a folder or a file in the source; owned; NULL: they have */
-    const char *folder; /* this beginning, before the step; constant */
-    int digits;         /* of the step, at least */
+    char **names; /* of each, a folder or a file in the source; owned; NULL: they have */
+    const struct rfs_format_row *kind; /* that of a series (series.c); NULL: it is none */
+    const char *folder;                /* this beginning, before the step; constant */
+    int digits;                        /* of the step, at least */
 };
 #define RFS_TRACKED_ALWAYS INT64_C(-1)  /* saves of this kind have no tracker */
 #define RFS_TRACKED_NOTHING INT64_C(-2) /* the tracker is missing, empty, or names none of them */

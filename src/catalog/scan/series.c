@@ -31,8 +31,9 @@ struct series {
     const struct rfs_source_spec *spec;
     struct rfs_error *err;
     RFS_VEC(struct named) all;
-    bool files;     /* the folder has saves of ModelCheckpoint, which count */
-    size_t from, n; /* the part of ALL that is the series */
+    bool files;                        /* the folder has saves of ModelCheckpoint, which count */
+    size_t from, n;                    /* the part of ALL that is the series */
+    const struct rfs_format_row *kind; /* of the series */
 };
 
 static void free_series(struct series *series)
@@ -156,13 +157,18 @@ int rfs_scan_by_name(const struct rfs_source_spec *spec, const char *name, rfs_s
     inner.path = path;
     inner.options = &options;
     inner.saves = NULL;
+    inner.known = NULL;
     return scan(&inner, log, out, err);
 }
 
 /* Returns the format of the checkpoint of a name, NULL if there is none. */
 static const struct rfs_format_row *kind_of(const struct series *series, const struct named *named)
 {
+    const struct rfs_known_saves *known = series->spec->known;
     struct rfs_scan scan = {0};
+
+    if (known && known->kind && known->is_known(known->ctx, named->name, &named->save))
+        return known->kind;
     const int rc = rfs_scan_by_name(series->spec, named->name, rfs_scan_source, NULL, &scan, NULL);
     const struct rfs_format_row *row = rc || scan.n == 0 ? NULL
                                        : scan.described  ? scan.described
@@ -172,8 +178,9 @@ static const struct rfs_format_row *kind_of(const struct series *series, const s
     return row;
 }
 
-/* Moves the checkpoints of one kind, of names from AT to END, to the front of these. */
-static size_t keep_kind(struct series *series, size_t at, size_t end)
+/* Moves the checkpoints of one kind, of names from AT to END, to the front of these; *out is it. */
+static size_t keep_kind(struct series *series, size_t at, size_t end,
+                        const struct rfs_format_row **out)
 {
     const struct rfs_format_row *kind = NULL;
     size_t n = 0;
@@ -191,6 +198,7 @@ static size_t keep_kind(struct series *series, size_t at, size_t end)
         *named = series->all.data[at + n - 1];
         series->all.data[at + n - 1] = kept;
     }
+    *out = kind;
     return n;
 }
 
@@ -203,7 +211,8 @@ static void find_series(struct series *series)
     for (size_t at = 0, end = 0; at < series->all.n; at = end) {
         while (end < series->all.n && compare_series(&all[at], &all[end]) == 0)
             end++;
-        const size_t n = keep_kind(series, at, end);
+        const struct rfs_format_row *kind;
+        const size_t n = keep_kind(series, at, end, &kind);
         if (n > 0 && series->n > 0) {
             series->n = 0;
             return;
@@ -211,6 +220,7 @@ static void find_series(struct series *series)
         if (n > 0) {
             series->from = at;
             series->n = n;
+            series->kind = kind;
         }
     }
 }
@@ -236,6 +246,7 @@ static int list_saves(const struct series *series, struct rfs_saves *out)
 {
     const struct named *saves = series->all.data + series->from;
 
+    out->kind = series->kind;
     out->names = calloc(series->n, sizeof *out->names);
     if (!out->names)
         return rfs_fail_memory(series->err);

@@ -60,6 +60,42 @@ static void test_trainer(void **state)
     assert_int_equal(s->scan.n, 1);
 }
 
+static bool is_known(void *ctx, const char *name, const struct rfs_save *save)
+{
+    unsigned *asked = ctx;
+
+    *asked += 1;
+    assert_int_equal(rfs_scan_step_of(name), save->step);
+    return save->step <= 10;
+}
+
+/* What was a save at the last look, and is as it was, is not looked into again; new names are. */
+static void test_known_saves(void **state)
+{
+    struct scanning *s = *state;
+    struct rfs_saves saves;
+    struct rfs_error err = {0};
+    unsigned asked = 0;
+    struct rfs_known_saves known = {NULL, is_known, &asked};
+
+    put(s, "ckpt_5/.metadata");
+    put(s, "ckpt_10/.metadata");
+    s->spec.known = &known;
+    assert_int_equal(rfs_scan_saves(&s->spec, &saves, &err), 0);
+    assert_int_equal(asked, 0); /* without a kind, nothing is known */
+    known.kind = saves.kind;
+    assert_ptr_equal(known.kind, &rfs_formats[RFS_ROW_DCP]);
+    rfs_scan_saves_free(&saves);
+    put(s, "ckpt_3/out.log"); /* looked into, it would be none */
+    put(s, "ckpt_20/.metadata");
+    put(s, "ckpt_30/out.log");
+    put(s, "ckpt_40/model.safetensors");
+    assert_string_equal(saves_of(s), "0_3 ckpt_3, 0_5 ckpt_5, 0_10 ckpt_10, 0_20 ckpt_20");
+    assert_int_equal(asked, 6);
+    s->spec.known = NULL;
+    assert_string_equal(saves_of(s), "0_5 ckpt_5, 0_10 ckpt_10, 0_20 ckpt_20");
+}
+
 static void test_one_series(void **state)
 {
     struct scanning *s = *state;
@@ -181,10 +217,9 @@ static void test_may_come(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_trainer),        TEST(test_one_series),
-        TEST(test_numbers_alone),  TEST(test_rank_folders_in_each),
-        TEST(test_lightning),      TEST(test_no_series),
-        TEST(test_steps_of_names), TEST(test_may_come),
+        TEST(test_trainer),       TEST(test_known_saves),          TEST(test_one_series),
+        TEST(test_numbers_alone), TEST(test_rank_folders_in_each), TEST(test_lightning),
+        TEST(test_no_series),     TEST(test_steps_of_names),       TEST(test_may_come),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
