@@ -16,10 +16,3 @@ int rfs_descriptor_send(int socket, const void *data, size_t n, int fd);
  * it. Returns the number of bytes or -errno.
  */
 ssize_t rfs_descriptor_receive(int socket, void *data, size_t n, int *fd);
-
-/*
- * Connects to the socket at PATH and receives a descriptor there, which the caller closes; the text
- * with it is ignored. Waits up to a minute until there is such a socket, and as long for the
- * descriptor. 0, or -errno with *err filled.
- */
-int rfs_descriptor_fetch(const char *path, int *fd, struct rfs_error *err);

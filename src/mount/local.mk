@@ -44,6 +44,5 @@ reshardfs_SOURCES = \
 	src/mount/request_buffer.c src/mount/request_buffer.h \
 	src/mount/sandbox.c src/mount/sandbox.h \
 	src/mount/session.c src/mount/session.h \
-	src/mount/signals.c src/mount/signals.h \
 	src/mount/unmount.c src/mount/unmount.h
 endif

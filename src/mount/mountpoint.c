@@ -11,10 +11,15 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#define PATIENCE 60 /* seconds for a descriptor */
+#define LOOK 100    /* milliseconds from one look for its socket to the next */
 #define FUSE_DEVICE "/dev/fuse"
 #define FUSE_MAJOR 10 /* its numbers, the same everywhere (the kernel's devices.txt) */
 #define FUSE_MINOR 229
@@ -175,11 +180,63 @@ static int take_descriptor(int fd, const char *given, const char *remedy, char *
     return *out ? 0 : rfs_fail_memory(err);
 }
 
+/* Returns whether another look may find a socket that is listened to. */
+static bool may_come(int code)
+{
+    return code == ENOENT || code == ECONNREFUSED || code == EINTR;
+}
+
+/* Connects, also to a socket that is yet to come. Returns it, or -errno. */
+static int connect_to(const struct sockaddr_un *at)
+{
+    RFS_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -errno;
+    for (int looks = 0; connect(fd, (const struct sockaddr *)at, sizeof *at) != 0; looks++) {
+        if (!may_come(errno) || looks == PATIENCE * 1000 / LOOK)
+            return -errno;
+        (void)poll(NULL, 0, LOOK);
+    }
+    return rfs_steal_fd(&fd);
+}
+
+/*
+ * Connects to the socket at PATH and receives a descriptor there, which the caller closes; the text
+ * with it is ignored. Waits up to a minute until there is such a socket, and as long for the
+ * descriptor. 0, or -errno with *err filled.
+ */
+static int fetch_descriptor(const char *path, int *fd, struct rfs_error *err)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    char text[4096];
+
+    *fd = -1;
+    if (strlen(path) >= sizeof at.sun_path)
+        return rfs_fail(err, -ENAMETOOLONG, RFS_IN(path), "a shorter path",
+                        "the path of a socket has at most %zu bytes", sizeof at.sun_path - 1);
+    memcpy(at.sun_path, path, strlen(path));
+    RFS_CLOSE int talk = connect_to(&at);
+    if (talk < 0)
+        return rfs_fail(err, talk, RFS_IN(path), "start the program that mounts",
+                        "no connection to the socket: %s", strerror(-talk));
+    struct pollfd message = {.fd = talk, .events = POLLIN};
+    const int ready = poll(&message, 1, PATIENCE * 1000);
+    const ssize_t n = ready > 0 ? rfs_descriptor_receive(talk, text, sizeof text, fd)
+                                : (ready < 0 ? -errno : -ETIMEDOUT);
+    if (n < 0)
+        return rfs_fail(err, (int)n, RFS_IN(path), NULL, "no descriptor came over the socket: %s",
+                        strerror((int)-n));
+    return *fd >= 0 ? 0
+                    : rfs_fail(err, -EPROTO, RFS_IN(path), "a program that sends it by SCM_RIGHTS",
+                               "a message without a descriptor came over the socket");
+}
+
 /* Takes the descriptor that comes over the socket at PATH. */
 static int fetch(const char *path, char **out, struct rfs_error *err)
 {
     RFS_CLOSE int fd = -1;
-    int rc = rfs_descriptor_fetch(path, &fd, err);
+    int rc = fetch_descriptor(path, &fd, err);
 
     if (rc == 0)
         rc =

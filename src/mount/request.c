@@ -5,8 +5,8 @@
 #include "base/thread.h"
 #include "mount/internal.h"
 #include "mount/message.h"
+#include "mount/mount_options.h"
 #include "mount/request_buffer.h"
-#include "mount/signals.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -43,11 +44,11 @@ struct rfs_held_request {
  */
 struct guard {
     const struct rfs_mount_options *options; /* borrowed; constant */
-    int signals;         /* descriptor of the signals that it takes (signals.h) */
-    int bell;            /* event descriptor that wakes it */
-    atomic_bool asleep;  /* there is nothing to watch */
-    atomic_bool ending;  /* the mount is to end */
-    atomic_bool resting; /* nothing can hang any more */
+    int signals;                             /* descriptor of the signals that it takes */
+    int bell;                                /* event descriptor that wakes it */
+    atomic_bool asleep;                      /* there is nothing to watch */
+    atomic_bool ending;                      /* the mount is to end */
+    atomic_bool resting;                     /* nothing can hang any more */
 
     pthread_mutex_t lock; /* held while it looks at the mount, over system calls that do not wait */
     struct rfs_mount *mount; /* borrowed; NULL: it is being taken down */
@@ -693,6 +694,74 @@ int rfs_requests_open(struct fuse_session *session)
     return fuse_session_custom_io(session, &io, fd);
 }
 
+/* ---- signals that end a mount ---------------------------------------------------------------- */
+
+static bool is_ignored(int number)
+{
+    struct sigaction action;
+
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+static bool ends_by_hangup(const struct rfs_mount_options *options)
+{
+    return options->foreground && !options->set.follow;
+}
+
+/*
+ * Signals that were ignored when the program started stay so; but a SIGHUP that does not end the
+ * mount does something else.
+ */
+static void fill_signals(sigset_t *set, const struct rfs_mount_options *options)
+{
+    static const int numbers[] = {SIGHUP, SIGINT, SIGTERM};
+
+    sigemptyset(set);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if ((numbers[i] == SIGHUP && !ends_by_hangup(options)) || !is_ignored(numbers[i]))
+            sigaddset(set, numbers[i]);
+}
+
+void rfs_guard_block_signals(const struct rfs_mount_options *options)
+{
+    sigset_t set;
+
+    fill_signals(&set, options);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* Opens the descriptor that tells of these signals. It, or -1 with errno. */
+static int open_signals(const struct rfs_mount_options *options)
+{
+    sigset_t set;
+
+    fill_signals(&set, options);
+    return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+/* What signals ask for. */
+enum { ASKS_END = 1, ASKS_LOOK = 2 };
+
+/* Takes the signals that have come. Returns what they ask for: that the mount ends, or looks. */
+static unsigned take_signals(int fd, const struct rfs_mount_options *options)
+{
+    struct signalfd_siginfo info;
+    unsigned asked = 0;
+
+    while (read(fd, &info, sizeof info) == sizeof info) {
+        if (info.ssi_signo == SIGHUP && options->set.follow)
+            asked |= ASKS_LOOK;
+        else if (info.ssi_signo == SIGHUP && !options->foreground)
+            rfs_message_put(
+                NULL, RESHARD_LOG_WARNING,
+                "SIGHUP: nothing is read again while it is mounted; try: unmount and mount");
+        else
+            asked |= ASKS_END;
+    }
+    return asked;
+}
+
 /* ---- the guard's thread ---------------------------------------------------------------------- */
 
 /* Ends the session and all requests. The caller has the lock. */
@@ -820,8 +889,8 @@ static void *run(void *arg)
         const int64_t now = now_ms();
 
         poll(wanted, 3, atomic_load(&g->asleep) ? -1 : tick > now ? (int)(tick - now) : 0);
-        const unsigned asked = wanted[0].revents ? rfs_signals_take(g->signals, g->options) : 0;
-        if (asked & RFS_SIGNALS_END)
+        const unsigned asked = wanted[0].revents ? take_signals(g->signals, g->options) : 0;
+        if (asked & ASKS_END)
             atomic_store(&g->ending, true);
         if (wanted[1].revents) {
             eventfd_read(g->bell, &rings);
@@ -834,7 +903,7 @@ static void *run(void *arg)
         const bool looks = g->mount && !g->ends;
         if (looks && wanted[2].revents)
             take_requests(g);
-        if (looks && asked & RFS_SIGNALS_LOOK)
+        if (looks && asked & ASKS_LOOK)
             reshard_look(g->mount->view, RESHARD_LOOK_LATER);
         if (now_ms() >= tick) {
             if (looks)
@@ -875,7 +944,7 @@ int rfs_guard_start(struct rfs_mount *mount, struct rfs_error *err)
     g->mount = mount;
     g->takes = -1;
     g->options = mount->options;
-    g->signals = rfs_signals_open(mount->options);
+    g->signals = open_signals(mount->options);
     g->bell = g->signals < 0 ? -1 : eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     rc = g->bell < 0 ? errno : 0;
     if (rc == 0)

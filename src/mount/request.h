@@ -19,7 +19,9 @@
  *
  * The guard is a thread that waits for nothing but the kernel and the clock. It
  *
- *  - takes the signals that end the mount (signals.h), which are blocked in all other threads;
+ *  - takes the signals that end the mount, which are blocked in all other threads: SIGINT and
+ *    SIGTERM, unless they are ignored, and SIGHUP, which ends a mount in the foreground alone,
+ *    unless that follows its source;
  *  - gives up requests whose callers are killed;
  *  - takes the kernel's requests while all threads are busy (one, with --single-thread) and no
  *    thread has taken any for a while. It answers requests that wait for no source, and holds the
@@ -46,6 +48,7 @@
 
 struct rfs_held_request;
 struct rfs_mount;
+struct rfs_mount_options;
 
 #define RFS_REQUEST_GRACE 500   /* milliseconds */
 #define RFS_GUARD_PATIENCE 1500 /* milliseconds */
@@ -112,6 +115,11 @@ void rfs_request_locks_pages(struct rfs_request *request, fuse_ino_t ino);
 
 /* ---- the guard ------------------------------------------------------------------------------- */
 
+/*
+ * Blocks these signals in the calling thread and the threads that it starts. To be called once
+ * there is a mount: until then they end the process, even if it hangs.
+ */
+void rfs_guard_block_signals(const struct rfs_mount_options *options);
 /* Starts the guard of a mount whose session is mounted; once in a process. 0 or -errno. */
 int rfs_guard_start(struct rfs_mount *mount, struct rfs_error *err);
 /* Ends the mount; any number of times. */

@@ -6,7 +6,6 @@
 #include "mount/message.h"
 #include "mount/ops.h"
 #include "mount/request_buffer.h"
-#include "mount/signals.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -136,7 +135,7 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
     if (rc < 0)
         return rc;
     /* Until here, a signal ends the process, even if it hangs. */
-    rfs_signals_block(s->mount.options);
+    rfs_guard_block_signals(s->mount.options);
     rfs_log_init(&fuse_log_lines, report_line, NULL);
     fuse_set_log_func(fuse_line);
     if (s->device)
