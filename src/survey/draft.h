@@ -2,8 +2,9 @@
 /*
  * A first file of conversion rules, made of the names and shapes of one side's tensors: one rule
  * for all names that differ in numbers alone, an index for each set of numbers, and sizes by the
- * values of the config that fit (draft_sizes.h). The rules rename each tensor: its user puts the
- * names and forms of the other side there.
+ * values of the config that fit, as "num_attention_heads * head_dim". What fits need not be meant:
+ * other values that fit, too, are said. The rules rename each tensor: its user puts the names and
+ * forms of the other side there.
  *
  * Cost: time in the tensors times their logarithm; a few hundred bytes for each.
  */

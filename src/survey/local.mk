@@ -7,8 +7,6 @@ librfssurvey_la_SOURCES = \
 	src/survey/comparison.h \
 	src/survey/draft.c \
 	src/survey/draft.h \
-	src/survey/draft_sizes.c \
-	src/survey/draft_sizes.h \
 	src/survey/moments.c \
 	src/survey/moments.h \
 	src/survey/numbers.c \
