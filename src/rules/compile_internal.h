@@ -184,11 +184,6 @@ uint32_t rfs_rules_tensor_add(struct compiling *c, int side, const char *name);
 /* Returns the number of a tensor, or NO_TENSOR. */
 uint32_t rfs_rules_tensor_find(const struct compiling *c, int side, const char *name);
 const char *rfs_rules_tensor_name(const struct compiling *c, int side, uint32_t tensor);
-/*
- * Spells the name of a tensor of that side in c->text: of several names the one that the source
- * has, or the first.
- */
-int rfs_rules_spell_tensor(struct compiling *c, const struct node *node, int side);
 /* Finds the tensor of the source that a rule needs. */
 int rfs_rules_need(struct compiling *c, const char *name, uint32_t *tensor);
 /* Notes that the present rule takes or makes a tensor, or rows of it. */

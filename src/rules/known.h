@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "rules/hf_config.h"
 
 struct rfs_known;
 
@@ -24,15 +25,15 @@ void rfs_known_free(struct rfs_known *known);
 
 /* Returns whether a name is one of them; the number in a name may be any text. O(names). */
 bool rfs_known_has(const struct rfs_known *known, const char *name);
-/* What a name says of a tensor that each layer has. */
-struct rfs_known_tensor {
-    size_t kind;    /* one of rfs_known_kinds */
-    uint64_t layer; /* 3 of "model.layers.3.mlp.weight" */
-};
-/* Finds it in a name that has a number in the place of the first "*". False: no. O(names). */
-bool rfs_known_layer(const struct rfs_known *known, const char *name, struct rfs_known_tensor *out);
-size_t rfs_known_kinds(const struct rfs_known *known);
-/* Returns the names of a kind, with "*" in place of numbers. */
-const char *rfs_known_kind(const struct rfs_known *known, size_t kind);
 /* Returns one of them, with "*" in place of numbers. */
 const char *rfs_known_example(const struct rfs_known *known);
+
+/*
+ * Looks for what the N names of a checkpoint lack, for which a loader makes random weights: a layer
+ * without a tensor, one that has less than the others have, or a tensor that a model has once.
+ * CONFIG is the model's; SOURCE is named in messages. Returns 1 with *missed filled, 0: nothing is
+ * known to be missing, or -ENOMEM. O(names + layers × kinds of tensors).
+ */
+int rfs_known_find_missing(const struct rfs_known *known, const struct rfs_hf_config *config,
+                           const char *const *names, size_t n, const char *source,
+                           struct rfs_error *missed);

@@ -12,8 +12,6 @@ librfs_la_SOURCES += \
 	src/rules/known.h \
 	src/rules/links.c \
 	src/rules/links.h \
-	src/rules/missing.c \
-	src/rules/missing.h \
 	src/rules/parse.c \
 	src/rules/rule.c \
 	src/rules/rules.h \

@@ -111,10 +111,33 @@ static void show_sizes(const struct node *node, char *out, size_t cap)
             (size_t)snprintf(out + n, cap - n, "%s%s", size == node->sizes ? "" : ", ", size->text);
 }
 
+/*
+ * Spells the name of a tensor of that side in c->text: of several names the one that the source
+ * has, or the first.
+ */
+static int spell_tensor(struct compiling *c, const struct node *node, int side)
+{
+    const struct name_part *found = NULL;
+    int rc = 0;
+
+    for (const struct node *of = node; rc == 0 && side == c->source && node->also && of;
+         of = of->also) {
+        rc = rfs_rules_spell(c, of->name);
+        if (rc || rfs_rules_tensor_find(c, side, c->text.data) == NO_TENSOR)
+            continue;
+        if (found)
+            return RULES_FAIL(c, c->text.data, NULL,
+                              "is in %s, and so is another name of the same tensor",
+                              c->input->source);
+        found = of->name;
+    }
+    return rc ?: rfs_rules_spell(c, found ? found : node->name);
+}
+
 /* Gives the right tensor of a leaf; its name is in c->text. */
 static int read_leaf(struct compiling *c, const struct node *node, uint32_t *tensor)
 {
-    int rc = rfs_rules_spell_tensor(c, node, SIDE_RIGHT);
+    int rc = spell_tensor(c, node, SIDE_RIGHT);
 
     if (rc)
         return rc;
@@ -1110,7 +1133,7 @@ static int make_from_left(struct compiling *c, const struct node *left, const st
     struct shape shape;
     uint32_t tensor;
 
-    int rc = rfs_rules_spell_tensor(c, leaf, SIDE_LEFT) ?: rfs_rules_need(c, c->text.data, &tensor);
+    int rc = spell_tensor(c, leaf, SIDE_LEFT) ?: rfs_rules_need(c, c->text.data, &tensor);
     if (rc)
         return rc;
     const char *name = rfs_rules_tensor_name(c, SIDE_LEFT, tensor);

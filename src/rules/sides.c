@@ -89,25 +89,6 @@ static const char *closest(const struct compiling *c, int side, const char *name
     return best;
 }
 
-int rfs_rules_spell_tensor(struct compiling *c, const struct node *node, int side)
-{
-    const struct name_part *found = NULL;
-    int rc = 0;
-
-    for (const struct node *of = node; rc == 0 && side == c->source && node->also && of;
-         of = of->also) {
-        rc = rfs_rules_spell(c, of->name);
-        if (rc || rfs_rules_tensor_find(c, side, c->text.data) == NO_TENSOR)
-            continue;
-        if (found)
-            return RULES_FAIL(c, c->text.data, NULL,
-                              "is in %s, and so is another name of the same tensor",
-                              c->input->source);
-        found = of->name;
-    }
-    return rc ?: rfs_rules_spell(c, found ? found : node->name);
-}
-
 int rfs_rules_need(struct compiling *c, const char *name, uint32_t *tensor)
 {
     *tensor = rfs_rules_tensor_find(c, c->source, name);

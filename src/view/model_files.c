@@ -6,7 +6,6 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "rules/known.h"
-#include "rules/missing.h"
 
 RFS_CLEANUP_OF(free_config, struct rfs_hf_config *, rfs_hf_config_free)
 RFS_CLEANUP_OF(free_known, struct rfs_known *, rfs_known_free)
@@ -188,8 +187,8 @@ static int check_missing(struct rfs_view *view, const struct rfs_params *params,
         return rfs_fail_memory(err);
     for (size_t i = 0; i < params->n; i++)
         names[i] = name_at(view, params, i);
-    const int rc =
-        rfs_missing_find(known, config, names, params->n, rfs_catalog_path(view->source), &missed);
+    const int rc = rfs_known_find_missing(known, config, names, params->n,
+                                          rfs_catalog_path(view->source), &missed);
     return rc < 0 ? rfs_fail_memory(err) : rc ? miss(view, &missed, err) : 0;
 }
 

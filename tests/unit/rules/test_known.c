@@ -89,18 +89,6 @@ static void test_tensors(void **state)
         expect(known, true, rows[i].names);
         expect(known, false, others);
         assert_true(rfs_known_has(known, rfs_known_example(known)));
-        struct rfs_known_tensor of;
-        const char *name = rows[i].names[0];
-        for (const char *const *at = rows[i].names; *at; at++)
-            name = strstr(*at, ".layers.") ? *at : name;
-        if (strstr(name, ".layers.")) {
-            assert_true(rfs_known_layer(known, name, &of));
-            assert_int_equal(of.layer, strtoul(strstr(name, ".layers.") + 8, NULL, 10));
-            assert_true(of.kind < rfs_known_kinds(known));
-            assert_non_null(strstr(rfs_known_kind(known, of.kind), strrchr(name, '.')));
-        }
-        assert_false(rfs_known_layer(known, "model.norm.weight", &of));
-        assert_false(rfs_known_layer(known, "model.layers.x.input_layernorm.weight", &of));
         rfs_known_free(known);
     }
     assert_int_equal(rfs_known_tensors("gpt2", &known, &err), 0);
@@ -109,11 +97,55 @@ static void test_tensors(void **state)
     assert_null(known);
 }
 
+/* Looks for what N names of a llama of two layers lack. Returns the message, "" for nothing. */
+static const char *missing(const struct rfs_known *known, const char *const *names, size_t n)
+{
+    static const char json[] = "{\"num_hidden_layers\": 2}";
+    static struct rfs_error missed;
+    struct rfs_hf_config *config;
+
+    missed = (struct rfs_error){0};
+    assert_int_equal(rfs_hf_config_read("config.json", json, sizeof json - 1, &config, &missed), 0);
+    const int rc = rfs_known_find_missing(known, config, names, n, "model", &missed);
+    assert_int_equal(rc, *missed.text != '\0');
+    rfs_hf_config_free(config);
+    return missed.text;
+}
+
+/* The names of a model, of which the last ones are left out, or another stands in their place. */
+static void test_missing(void **state)
+{
+    const char *names[] = {"model.embed_tokens.weight",
+                           "model.norm.weight",
+                           "model.layers.0.input_layernorm.weight",
+                           "model.layers.0.mlp.up_proj.weight",
+                           "model.layers.1.input_layernorm.weight",
+                           "model.layers.1.mlp.up_proj.weight",
+                           "lm_head.weight"};
+    struct rfs_known *known;
+    struct rfs_error err = {0};
+
+    (void)state;
+    assert_int_equal(rfs_known_tensors("llama", &known, &err), 0);
+    assert_string_equal(missing(known, names, 7), "");
+    assert_string_equal(missing(known, names, 6), ""); /* it may be tied */
+    assert_non_null(strstr(missing(known, names, 5), "layer 1 has 0 tensors like"));
+    assert_non_null(strstr(missing(known, names, 5), "mlp.up_proj.weight"));
+    assert_non_null(strstr(missing(known, names, 4), "no tensor is of layer 1"));
+    assert_non_null(strstr(missing(known, names + 1, 6), "'model.embed_tokens.weight'"));
+    names[5] = "model.layers.x.mlp.up_proj.weight";
+    assert_non_null(strstr(missing(known, names, 7), "layer 1 has 0 tensors like"));
+    names[4] = "model.layers.2.input_layernorm.weight"; /* the model has none of that number */
+    assert_non_null(strstr(missing(known, names, 7), "no tensor is of layer 1"));
+    rfs_known_free(known);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_states),
         cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_missing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
