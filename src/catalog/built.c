@@ -5,7 +5,6 @@
 #include "base/first_error.h"
 #include "base/intern.h"
 #include "catalog/merge.h"
-#include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/crc.h"
 #include "formats/foreign.h"
 #include "formats/formats.h"
@@ -31,15 +30,6 @@ size_t rfs_built_free(struct rfs_built *built)
         bytes += rfs_index_free(built->files[i]);
     bytes += rfs_index_free(built->merged);
     free(built);
-    return bytes;
-}
-
-size_t rfs_built_memory(const struct rfs_built *built)
-{
-    size_t bytes = built->merged ? rfs_index_memory(built->merged) : 0;
-    for (uint32_t i = 0; i < built->n_files; i++)
-        if (built->files[i] && atomic_load(&built->files[i]->shares) == 0)
-            bytes += rfs_index_memory(built->files[i]);
     return bytes;
 }
 
@@ -342,25 +332,4 @@ int rfs_built_make(struct rfs_builder *builder, uint32_t file, uint32_t n_files,
     else
         *out = built;
     return rc;
-}
-
-/* Samples of an encrypted file: each takes the decryption of a block, the first and the last. */
-#define SAMPLES_ENCRYPTED 2
-
-int rfs_built_resembles(struct rfs_builder *builder, uint32_t file,
-                        const struct rfs_built *prediction, size_t samples)
-{
-    struct rfs_reading reading;
-
-    if (builder->format != RFS_FORMAT_CKPT || prediction->n_files != 1 || prediction->merged)
-        return 0;
-    if (rfs_files_are_encrypted(builder->files))
-        samples = SAMPLES_ENCRYPTED;
-    int rc = rfs_reading_begin(builder->files, file, &reading);
-    if (rc < 0)
-        return rc;
-    rc = rfs_ckpt_resembles(RFS_READING_SOURCE(&reading, NULL), prediction->index, builder->tables,
-                            samples);
-    const int end = rfs_reading_end(&reading);
-    return end < 0 ? end : rc;
 }

@@ -34,8 +34,6 @@ struct rfs_built {
 struct rfs_built *rfs_built_new(uint32_t n_files);
 /* Frees it, and returns how many bytes of indexes are free then. NULL is fine. */
 size_t rfs_built_free(struct rfs_built *built);
-/* Returns the bytes of its indexes, without those that it owns together with others. */
-size_t rfs_built_memory(const struct rfs_built *built);
 
 /* What builds the indexes of all ranks. Borrowed and immutable, except for the flags. */
 struct rfs_builder {
@@ -65,9 +63,3 @@ struct rfs_builder {
 int rfs_built_make(struct rfs_builder *builder, uint32_t file, uint32_t n_files,
                    const char *weight_map, struct rfs_built *prediction, struct rfs_built **out,
                    struct rfs_error *err);
-/*
- * Compares samples of a file's headers with PREDICTION. Returns 1 if its rank seems to have that
- * index, 0 if only building can tell, or -errno.
- */
-int rfs_built_resembles(struct rfs_builder *builder, uint32_t file,
-                        const struct rfs_built *prediction, size_t samples);

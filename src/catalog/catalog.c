@@ -12,6 +12,7 @@
 #include "catalog/built.h"
 #include "catalog/kept_index.h"
 #include "catalog/scan/scan.h"
+#include "formats/ckpt/ckpt.h"
 #include "formats/safetensors/safetensors.h"
 
 #include <pthread.h>
@@ -680,6 +681,16 @@ void rfs_catalog_begin(struct rfs_catalog *catalog, struct rfs_use *use)
 
 RFS_COMPARE(by_use, struct rfs_built *, x, y, RFS_ORDER((*x)->used, (*y)->used))
 
+/* Returns the bytes of its indexes, without those that it owns together with others. */
+static size_t memory_of(const struct rfs_built *built)
+{
+    size_t bytes = built->merged ? rfs_index_memory(built->merged) : 0;
+    for (uint32_t i = 0; i < built->n_files; i++)
+        if (built->files[i] && atomic_load(&built->files[i]->shares) == 0)
+            bytes += rfs_index_memory(built->files[i]);
+    return bytes;
+}
+
 /* Chooses the indexes to drop among those requested before OLDEST. Returns whether there is any. */
 static bool choose(struct rfs_catalog *catalog, uint64_t oldest, uint64_t bytes)
 {
@@ -699,7 +710,7 @@ static bool choose(struct rfs_catalog *catalog, uint64_t oldest, uint64_t bytes)
     RFS_SORT_ALL(&catalog->owned, by_use);
     for (size_t i = 0; i < catalog->owned.n && bytes > enough; i++) {
         struct rfs_built *built = catalog->owned.data[i];
-        const uint64_t less = rfs_built_memory(built);
+        const uint64_t less = memory_of(built);
         if (built->used >= oldest)
             break;
         built->dropped = true;
@@ -812,7 +823,7 @@ static int keep(struct rfs_catalog *catalog, struct catalog_rank *rank, struct r
         return rfs_fail_memory_of(err, catalog->path);
     }
     if (fresh) {
-        atomic_fetch_add(&catalog->index_bytes, rfs_built_memory(built));
+        atomic_fetch_add(&catalog->index_bytes, memory_of(built));
         struct rfs_index *index = built->merged ? built->merged : built->files[0];
         index->serial = index->serial ? index->serial : ++catalog->serials;
     }
@@ -970,14 +981,29 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t predi
     return rc;
 }
 
+/* Samples of an encrypted file: each takes the decryption of a block, the first and the last. */
+#define SAMPLES_ENCRYPTED 2
+
 int rfs_catalog_resembles(struct rfs_catalog *catalog, uint32_t rank, uint32_t predictor,
                           size_t samples)
 {
     const struct catalog_rank *slot = &catalog->ranks[rank];
-    if (slot->n_files != 1 || slot->weight_map)
+    const struct rfs_built *prediction = catalog->ranks[predictor].built;
+    const struct rfs_builder *builder = &catalog->builder;
+    struct rfs_reading reading;
+
+    if (slot->n_files != 1 || slot->weight_map || builder->format != RFS_FORMAT_CKPT ||
+        prediction->n_files != 1 || prediction->merged)
         return 0;
-    return rfs_built_resembles(&catalog->builder, slot->file, catalog->ranks[predictor].built,
-                               samples);
+    if (rfs_files_are_encrypted(builder->files))
+        samples = SAMPLES_ENCRYPTED;
+    int rc = rfs_reading_begin(builder->files, slot->file, &reading);
+    if (rc < 0)
+        return rc;
+    rc = rfs_ckpt_resembles(RFS_READING_SOURCE(&reading, NULL), prediction->index, builder->tables,
+                            samples);
+    const int end = rfs_reading_end(&reading);
+    return end < 0 ? end : rc;
 }
 
 bool rfs_catalog_is_empty(struct rfs_catalog *catalog, uint32_t rank)

@@ -13,7 +13,6 @@ librfs_la_SOURCES += \
 	src/catalog/weigh.c \
 	src/catalog/scan/aside.c \
 	src/catalog/scan/aside.h \
-	src/catalog/scan/by_rank.c \
 	src/catalog/scan/described.c \
 	src/catalog/scan/divided.c \
 	src/catalog/scan/folder.c \
@@ -22,7 +21,6 @@ librfs_la_SOURCES += \
 	src/catalog/scan/hints.c \
 	src/catalog/scan/internal.h \
 	src/catalog/scan/map.c \
-	src/catalog/scan/model_parallel.c \
 	src/catalog/scan/numbered_save.c \
 	src/catalog/scan/parts.c \
 	src/catalog/scan/same.c \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks of Llama as Meta publishes it (catalog/scan/model_parallel.c): whether the ready cuts that
+ * Ranks of Llama as Meta publishes it (catalog/scan/whole.c): whether the ready cuts that
  * are taken for them are true. Names do not say how many ranks there were, so the shapes must.
  */
 #pragma once

@@ -114,9 +114,7 @@ struct rfs_scan_part {
 bool rfs_scan_name_part(const char *name, struct rfs_scan_part *out);
 /* Says whether two names are of parts of one checkpoint: they differ in the part's number alone. */
 bool rfs_scan_same_parts(const char *one, const char *other);
-/*
- * Reads the rank of a file as Meta names it, by f"consolidated.{rank:02d}.pth" (model_parallel.c).
- */
+/* Reads the rank of a file as Meta names it, by f"consolidated.{rank:02d}.pth". */
 bool rfs_scan_name_model_parallel(const char *name, uint32_t *rank);
 #define RFS_SCAN_SECOND_RANK "consolidated.01.pth"
 /* Returns a pattern for file= that all parts match, malloc'ed, or NULL when out of memory. */
@@ -202,13 +200,6 @@ int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struc
 int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
                   struct rfs_error *err);
 int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
-/*
- * Takes the files of Meta's model-parallel ranks out of a folder's (model_parallel.c): out->n stays
- * 0 where there is none. All ranks below the highest must have one.
- */
-int rfs_scan_model_parallel(const struct rfs_source_spec *spec,
-                            const struct rfs_scan_listing *listing, struct rfs_scan *out,
-                            struct rfs_error *err);
 /* Returns the file of a folder that is a whole model by its name, or NULL. */
 const struct rfs_scan_found *rfs_scan_model(const struct rfs_scan_listing *listing);
 /*
@@ -257,12 +248,6 @@ int rfs_scan_step(const struct rfs_source_spec *spec, struct rfs_log *log, struc
 /* Takes the files of a save of DeepSpeed: those of models, then those of optimizers, by rank. */
 int rfs_scan_zero_files(const struct rfs_source_spec *spec, struct rfs_scan *out,
                         struct rfs_error *err);
-/*
- * Takes the metadata of all ranks of a save, by the forms of its names; out->lost names what is
- * missing. There must be some (by_rank.c).
- */
-int rfs_scan_rank_metadata(const struct rfs_source_spec *spec, const struct rfs_seen_form *forms,
-                           struct rfs_scan *out, struct rfs_error *err);
 /* Says whether a folder can be listed and has a file of the format ROW (described.c). */
 bool rfs_scan_has(struct rfs_store *store, const char *path, const struct rfs_format_row *row);
 /* Takes the parts of hfai's dist_ckpt in SRC (parts.c); n stays 0 where there is none. */

@@ -96,8 +96,6 @@ int64_t rfs_scan_step_of(const char *name);
  * with IN_SAVE in that of the save.
  */
 bool rfs_scan_ends_save(const char *name, bool in_save);
-/* Adds the paths of folders in PATH, of this machine, that may be saves, by their numbers. */
-void rfs_scan_save_folders(const char *path, struct rfs_path_list *out);
 
 /*
  * Says whether a folder has a checkpoint that describes itself, or the remains of one, for which

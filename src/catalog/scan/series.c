@@ -85,26 +85,6 @@ int64_t rfs_scan_step_of(const char *name)
     return read_name(name, &named) ? named.save.step : -1;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return rfs_scan_name_compare(*(char *const *)a, *(char *const *)b);
-}
-
-void rfs_scan_save_folders(const char *path, struct rfs_path_list *out)
-{
-    RFS_CLOSE_DIR struct rfs_dir dir = {0};
-    const struct dirent *entry;
-
-    if (rfs_dir_open(NULL, path, &dir) < 0)
-        return;
-    while ((entry = rfs_dir_next(&dir)) != NULL)
-        if ((entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN) &&
-            rfs_scan_step_of(entry->d_name) >= 0 &&
-            !rfs_path_list_add(out, rfs_path_join(path, entry->d_name)))
-            return;
-    RFS_SORT_ALL(out, compare_names);
-}
-
 static int compare_series(const struct named *x, const struct named *y)
 {
     return RFS_ORDER(x->begin, y->begin)

@@ -2,9 +2,10 @@
 #include "catalog/scan/watch.h"
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/path.h"
 #include "base/store.h"
-#include "catalog/scan/scan.h"
+#include "catalog/scan/internal.h"
 
 #include <poll.h>
 #include <sys/inotify.h>
@@ -49,6 +50,27 @@ static void add(struct rfs_watch *watch, const char *path)
     watch->next = (watch->next + 1) % RFS_WATCH_MOST;
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    return rfs_scan_name_compare(*(char *const *)a, *(char *const *)b);
+}
+
+/* Adds the paths of folders in PATH, of this machine, that may be saves, by their numbers. */
+static void list_save_folders(const char *path, struct rfs_path_list *out)
+{
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
+    const struct dirent *entry;
+
+    if (rfs_dir_open(NULL, path, &dir) < 0)
+        return;
+    while ((entry = rfs_dir_next(&dir)) != NULL)
+        if ((entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN) &&
+            rfs_scan_step_of(entry->d_name) >= 0 &&
+            !rfs_path_list_add(out, rfs_path_join(path, entry->d_name)))
+            return;
+    RFS_SORT_ALL(out, compare_names);
+}
+
 /* Watches the source, if that is another folder than before, or none was, and those in it. */
 static void watch_root(struct rfs_watch *watch)
 {
@@ -60,7 +82,7 @@ static void watch_root(struct rfs_watch *watch)
         tell(watch, errno);
         return;
     }
-    rfs_scan_save_folders(watch->source, &folders);
+    list_save_folders(watch->source, &folders);
     for (size_t i = folders.n > RFS_WATCH_MOST ? folders.n - RFS_WATCH_MOST : 0; i < folders.n; i++)
         add(watch, folders.data[i]);
 }

@@ -14,7 +14,11 @@
  *   llama.cpp
  *     X.gguf, or X-00001-of-00002.gguf …        the first stands for all
  *
- * or the files of Meta's ranks, if nothing else is a model (model_parallel.c).
+ * or, if nothing else is a model, Llama as Meta publishes it: a file for each model-parallel rank,
+ * whose names do not say how many there were. That the shapes fit params.json proves it
+ * (plan/meta_llama.h). A single file is the whole model.
+ *     consolidated.00.pth … consolidated.07.pth   as torch.save(model.state_dict()) of each rank
+ *     params.json                                 the sizes of the model
  *
  * A folder with one .safetensors file and nothing else of the kind is that file, as MindSpore's
  * _load_parallel_checkpoint takes it; it needs no map then.
@@ -28,6 +32,8 @@
 #include "formats/safetensors/safetensors.h"
 
 #define HYPER "hyper_param.safetensors"
+#define RANK_BEGIN "consolidated." /* a file of one of Meta's ranks */
+#define RANK_END ".pth"
 #define REMEDY_ROOT "give the folder that holds rank_0, rank_1 and so on"
 
 static int take_path(struct rfs_scan *out, enum rfs_format format, char *path,
@@ -550,6 +556,55 @@ static int take_only(const struct rfs_source_spec *spec, const struct rfs_scan_f
                     "the folder has '%s', and checkpoints in folders below", file->name);
 }
 
+bool rfs_scan_name_model_parallel(const char *name, uint32_t *rank)
+{
+    char expected[48];
+
+    if (strncmp(name, RANK_BEGIN, strlen(RANK_BEGIN)) != 0)
+        return false;
+    const unsigned long number = strtoul(name + strlen(RANK_BEGIN), NULL, 10);
+    snprintf(expected, sizeof expected, RANK_BEGIN "%02lu" RANK_END, number);
+    *rank = (uint32_t)number;
+    return number <= RFS_MAX_RANK && strcmp(name, expected) == 0;
+}
+
+/*
+ * Takes the files of Meta's model-parallel ranks out of a folder's: out->n stays 0 where there is
+ * none. All ranks below the highest must have one.
+ */
+static int take_model_parallel(const struct rfs_source_spec *spec,
+                               const struct rfs_scan_listing *listing, struct rfs_scan *out,
+                               struct rfs_error *err)
+{
+    uint32_t highest = 0;
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < listing->n; i++) {
+        uint32_t rank;
+        if (!rfs_scan_name_model_parallel(listing->data[i].name, &rank))
+            continue;
+        highest = rank > highest ? rank : highest;
+        n++;
+    }
+    for (uint32_t rank = 0; n > 0 && rank <= highest; rank++) {
+        char name[48];
+        snprintf(name, sizeof name, RANK_BEGIN "%02" PRIu32 RANK_END, rank);
+        const size_t at = RFS_BISECT(k, listing->n, strcmp(listing->data[k].name, name) >= 0);
+        if (at == listing->n || strcmp(listing->data[at].name, name) != 0)
+            return rfs_fail(err, -ENOENT, RFS_IN(spec->path), "copy it there",
+                            "has '" RANK_BEGIN "%02" PRIu32 RANK_END "', and '%s' is missing",
+                            highest, name);
+        struct rfs_scanned *item = rfs_scan_add(out, rank, NULL);
+        if (!item || !rfs_scan_add_file(item, rfs_path_join(spec->path, name)))
+            return rfs_fail_memory(err);
+    }
+    out->present = n;
+    out->format = RFS_FORMAT_TORCH;
+    out->whole = n == 1;
+    out->model_parallel = n > 0;
+    return 0;
+}
+
 const struct rfs_scan_found *rfs_scan_model(const struct rfs_scan_listing *listing)
 {
     for (unsigned k = 0; k < MODELS; k++)
@@ -575,7 +630,7 @@ int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, str
         return take_unified(spec, seen.hyper, out, err);
     rc = take_huggingface(spec, &seen, &listing, out, err);
     if (rc == 0 && out->n == 0)
-        rc = rfs_scan_model_parallel(spec, &listing, out, err);
+        rc = take_model_parallel(spec, &listing, out, err);
     if (rc || out->n > 0)
         return rc;
     if (listing.n == 1 && rfs_formats[listing.data[0].format].alone)
