@@ -251,24 +251,6 @@ const struct rfs_target *rfs_by_rules_target(const struct rfs_by_rules *by_rules
     return &by_rules->plan->params->targets[source];
 }
 
-enum rfs_dtype rfs_by_rules_dtype(const struct rfs_by_rules *by_rules, uint32_t name,
-                                  enum rfs_dtype from)
-{
-    const struct rfs_rules_made *made = rfs_by_rules_made(by_rules, name);
-
-    if (!made || made->shown != made->type.dtype || made->n == 0)
-        return made ? made->shown : from;
-    const uint32_t source = by_rules->map->links.data[made->links].source;
-    return rfs_catalog_plain_dtype(by_rules->config.catalog,
-                                   by_rules->plan->params->targets[source].name, made->shown);
-}
-
-int rfs_by_rules_compare(const struct rfs_by_rules *by_rules, uint32_t name)
-{
-    return rfs_by_rules_is_compared(by_rules, name) ? by_rules->config.compare(by_rules->config.ctx)
-                                                    : 0;
-}
-
 int rfs_by_rules_attributes(struct rfs_planning *planning, struct rfs_rank_plan *plan)
 {
     const struct rfs_rank_plan *whole = planning->planner->config.by_rules->plan;

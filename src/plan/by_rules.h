@@ -56,9 +56,6 @@ void rfs_by_rules_free(struct rfs_by_rules *by_rules);
 const struct rfs_target *rfs_by_rules_target(const struct rfs_by_rules *by_rules, uint32_t source);
 /* Returns the made tensor of a name, id in the catalogue's names, or NULL. */
 const struct rfs_rules_made *rfs_by_rules_made(const struct rfs_by_rules *by_rules, uint32_t name);
-/* Returns the dtype that the made tensor of a name is shown with; FROM if there is none. */
-enum rfs_dtype rfs_by_rules_dtype(const struct rfs_by_rules *by_rules, uint32_t name,
-                                  enum rfs_dtype from);
 
 /*
  * Says whether the made tensor of a name needs a tensor of the source that is not complete, so that
@@ -82,9 +79,3 @@ bool rfs_by_rules_can_compare(const struct rfs_by_rules *by_rules,
  * out.
  */
 bool rfs_by_rules_is_compared(const struct rfs_by_rules *by_rules, uint32_t name);
-
-/*
- * Compares the copies of the originals that the made tensor of a name is made of, before any slice
- * of it is taken. 0 or -errno.
- */
-int rfs_by_rules_compare(const struct rfs_by_rules *by_rules, uint32_t name);

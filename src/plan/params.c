@@ -112,6 +112,19 @@ static int sliced_entry(struct rfs_planning *planning, const struct rfs_role *ro
                : 0;
 }
 
+/* Returns the dtype that the made tensor of a name is shown with; FROM if there is none. */
+static enum rfs_dtype made_dtype(const struct rfs_by_rules *by_rules, uint32_t name,
+                                 enum rfs_dtype from)
+{
+    const struct rfs_rules_made *made = rfs_by_rules_made(by_rules, name);
+
+    if (!made || made->shown != made->type.dtype || made->n == 0)
+        return made ? made->shown : from;
+    const uint32_t source = by_rules->map->links.data[made->links].source;
+    return rfs_catalog_plain_dtype(by_rules->config.catalog,
+                                   by_rules->plan->params->targets[source].name, made->shown);
+}
+
 /* Returns the dtype that conversion rules give a target, or that it has without any. */
 static enum rfs_dtype dtype_by_rules(const struct rfs_planner *planner,
                                      const struct rfs_target *target)
@@ -120,7 +133,7 @@ static enum rfs_dtype dtype_by_rules(const struct rfs_planner *planner,
     const struct rfs_type *type = rfs_catalog_type(planner->config.catalog, target->type);
     const enum rfs_dtype from = (enum rfs_dtype)type->dtype;
 
-    return by_rules ? rfs_by_rules_dtype(by_rules, target->name, from)
+    return by_rules ? made_dtype(by_rules, target->name, from)
                     : rfs_catalog_plain_dtype(planner->config.catalog, target->name, from);
 }
 

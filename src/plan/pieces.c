@@ -737,7 +737,9 @@ static int collect(struct rfs_planner *planner, uint32_t rank, const struct rfs_
 
     *out = (struct rfs_copy){.odd = RFS_NO_RANK};
     slice->n = 0;
-    int rc = slice->bytes == 0 ? 0 : by_rules ? rfs_by_rules_compare(by_rules, target->name) : 0;
+    int rc = slice->bytes > 0 && by_rules && rfs_by_rules_is_compared(by_rules, target->name)
+                 ? by_rules->config.compare(by_rules->config.ctx)
+                 : 0;
     if (rc == 0 && slice->bytes > 0)
         rc = rfs_plan_pieces(planner, rank, target, part, copy, add_block, &copying);
     if (rc)

@@ -224,14 +224,6 @@ void rfs_quant_expand_columns(const struct rfs_quant *quant, unsigned char *dst,
     }
 }
 
-void rfs_quant_expand_all(const struct rfs_quant *quant, float scale, float zero,
-                          unsigned char numbers[32])
-{
-    static const unsigned char codes[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
-
-    rfs_quant_expand_portably(quant, numbers, codes, 0, 16, scale, zero);
-}
-
 /* Expands N codes of one scale. */
 static void expand_block(const struct rfs_quant *quant, unsigned char *dst,
                          const unsigned char *codes, uint64_t at, size_t n, float scale, float zero)

@@ -37,9 +37,6 @@ void rfs_quant_expand_row(const struct rfs_quant *quant, unsigned char *dst,
 void rfs_quant_expand_columns(const struct rfs_quant *quant, unsigned char *dst,
                               const unsigned char *codes, size_t n, const float *scales,
                               const float *zeros);
-/* Gives the BFloat16 of all 16 codes of 4 bits with one scale: a table for expand_x86.c. */
-void rfs_quant_expand_all(const struct rfs_quant *quant, float scale, float zero,
-                          unsigned char numbers[32]);
 /* The most numbers and bytes of a block with the scales in it. */
 #define RFS_QUANT_BLOCK_MOST 256
 #define RFS_QUANT_BLOCK_BYTES 210

@@ -250,13 +250,22 @@ RFS_INLINE void make_tables(enum rfs_quant_code code, float scale, float zero, _
     *high = _mm256_permute4x64_epi64(bytes, 0xdd);
 }
 
+/* Gives the BFloat16 of all 16 codes of 4 bits with one scale. */
+static void expand_all(const struct rfs_quant *quant, float scale, float zero,
+                       unsigned char numbers[32])
+{
+    static const unsigned char codes[8] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
+
+    rfs_quant_expand_portably(quant, numbers, codes, 0, 16, scale, zero);
+}
+
 /* Makes the tables of any codes of 4 bits. */
 RFS_INLINE void split_tables(const struct rfs_quant *quant, float scale, float zero, __m256i *low,
                              __m256i *high)
 {
     unsigned char numbers[32];
 
-    rfs_quant_expand_all(quant, scale, zero, numbers);
+    expand_all(quant, scale, zero, numbers);
     const __m256i words = _mm256_loadu_si256((const __m256i_u *)numbers);
     const __m256i bytes = _mm256_packus_epi16(_mm256_and_si256(words, _mm256_set1_epi16(0xff)),
                                               _mm256_srli_epi16(words, 8));

@@ -15,6 +15,7 @@
 #include "base/store.h"
 #include "base/wait.h"
 #include "formats/chunks/chunks.h"
+#include "plan/by_rules.h"
 #include "reshard.h"
 #include "view/hidden.h"
 #include "view/internal.h"
@@ -427,13 +428,32 @@ static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t 
 /* ---- readers --------------------------------------------------------------------------------- */
 
 /*
+ * Compares copies if a tensor in the image is made of an original. Returns 0 or -errno with *err
+ * filled.
+ */
+static int compare_copies_for(struct rfs_view *view, const struct rfs_image *image,
+                              const struct rfs_tensors *tensors, struct rfs_error *err)
+{
+    if (!view->rules || view->rules->made->map->copies.n == 0 || !tensors->params ||
+        tensors->storages)
+        return 0;
+    for (size_t i = 0; i < image->n; i++) {
+        const uint32_t target = image->regions[i].target;
+        if (target < RFS_NO_TARGET &&
+            rfs_by_rules_is_compared(view->rules->made, rfs_tensors_target(tensors, target)->name))
+            return rfs_view_compare_copies(view, err);
+    }
+    return 0;
+}
+
+/*
  * Begins a reader whose image was made with the result RC, once copies are compared. Returns RC, or
  * their failure.
  */
 static int begin(struct reshard_reader *reader, int rc, struct rfs_error *err)
 {
     if (rc == 0)
-        rc = rfs_view_compare_copies_for(reader->view, reader->image, &reader->tensors, err);
+        rc = compare_copies_for(reader->view, reader->image, &reader->tensors, err);
     if (rc) {
         rfs_image_free(reader->image);
         return rfs_view_log_failure(reader->view, rc, err);

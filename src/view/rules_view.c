@@ -145,21 +145,6 @@ int rfs_view_compare_copies(struct rfs_view *view, struct rfs_error *err)
     return rc;
 }
 
-int rfs_view_compare_copies_for(struct rfs_view *view, const struct rfs_image *image,
-                                const struct rfs_tensors *tensors, struct rfs_error *err)
-{
-    if (!view->rules || view->rules->made->map->copies.n == 0 || !tensors->params ||
-        tensors->storages)
-        return 0;
-    for (size_t i = 0; i < image->n; i++) {
-        const uint32_t target = image->regions[i].target;
-        if (target < RFS_NO_TARGET &&
-            rfs_by_rules_is_compared(view->rules->made, rfs_tensors_target(tensors, target)->name))
-            return rfs_view_compare_copies(view, err);
-    }
-    return 0;
-}
-
 /* ---- the rules and the config ---------------------------------------------------------------- */
 
 /* The rules between the two forms of experts in HuggingFace's names, fused to the left. */

@@ -46,6 +46,3 @@ void rfs_view_rules_free(struct rfs_view_rules *rules);
  * filled.
  */
 int rfs_view_compare_copies(struct rfs_view *view, struct rfs_error *err);
-/* Does so if a tensor in the image is made of an original. Returns 0 or -errno with *err filled. */
-int rfs_view_compare_copies_for(struct rfs_view *view, const struct rfs_image *image,
-                                const struct rfs_tensors *tensors, struct rfs_error *err);

@@ -20,11 +20,26 @@
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
+/* Reads "K/N" into *out. False when it is not that. */
+static bool parse_task(const char *text, struct rfs_task *out)
+{
+    const char *slash = strchr(text, '/');
+    RFS_FREE char *first = slash ? strndup(text, (size_t)(slash - text)) : NULL;
+    uint64_t n = 0;
+    uint64_t of = 0;
+
+    if (!first || !rfs_tool_number(slash + 1, false, 1, UINT32_MAX, &of) ||
+        !rfs_tool_number(first, false, 0, of - 1, &n))
+        return false;
+    *out = (struct rfs_task){.number = (uint32_t)n, .count = (uint32_t)of};
+    return true;
+}
+
 static int take_task(const struct rfs_given *given, void *request, struct rfs_error *err)
 {
     struct rfs_export_options *options = request;
 
-    return rfs_task_parse(given->value, &options->task)
+    return parse_task(given->value, &options->task)
                ? 0
                : rfs_args_refuse(given, "--task K/N, K from 0 to N - 1", err);
 }

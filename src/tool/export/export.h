@@ -34,9 +34,6 @@ struct rfs_task {
     const char *warning, *remedy;
 };
 
-/* Reads "K/N" into *out. False when it is not that. */
-bool rfs_task_parse(const char *text, struct rfs_task *out);
-
 /*
  * Finds the task by the variables that torchrun, mpirun of Open MPI, of MPICH, or srun set, the
  * first of them that are there, and by those of Slurm's arrays. 0, or -EINVAL with *err filled when

@@ -130,20 +130,6 @@ int rfs_task_detect(struct rfs_task *out, struct rfs_error *err)
     return 0;
 }
 
-bool rfs_task_parse(const char *text, struct rfs_task *out)
-{
-    const char *slash = strchr(text, '/');
-    RFS_FREE char *first = slash ? strndup(text, (size_t)(slash - text)) : NULL;
-    uint64_t n = 0;
-    uint64_t of = 0;
-
-    if (!first || !rfs_tool_number(slash + 1, false, 1, UINT32_MAX, &of) ||
-        !rfs_tool_number(first, false, 0, of - 1, &n))
-        return false;
-    *out = (struct rfs_task){.number = (uint32_t)n, .count = (uint32_t)of};
-    return true;
-}
-
 /* ---- the division ---------------------------------------------------------------------------- */
 
 /* The bytes of a task so far. */
