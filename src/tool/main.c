@@ -80,7 +80,7 @@ static bool asks_for_help(char *const *words)
 
 static void print_commands(void)
 {
-    fputs("usage: reshard COMMAND [option...]\n\n", stdout);
+    fputs("usage: reshard COMMAND [option…]\n\n", stdout);
     for (size_t i = 0; i < COMMANDS; i++)
         printf("  %-9s %s\n", commands[i]->name, commands[i]->summary);
     fputs("\nreshard COMMAND --help lists the options of a command; reshard(1) explains them.\n"

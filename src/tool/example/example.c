@@ -1023,7 +1023,7 @@ static const struct request defaults = {.net = {.kind = RFS_NET_TUTORIAL, .ranks
 
 const struct rfs_command rfs_command_example = {
     .name = "example",
-    .usage = "reshard example DIR [option...]\n",
+    .usage = "reshard example DIR [option…]\n",
     .summary = "writes a sharded checkpoint and two strategies, of any size",
     .arguments = arguments,
     .request_bytes = sizeof defaults,

@@ -329,7 +329,7 @@ static int run(void *request, struct rfs_error *err)
 
 const struct rfs_command rfs_command_export = {
     .name = "export",
-    .usage = "reshard export SRC DST [-s FILE] [-d FILE] [-o OPTION,...] [option...]\n"
+    .usage = "reshard export SRC DST [-s FILE] [-d FILE] [-o OPTION,…] [option…]\n"
              "reshard export --verify DST\n",
     .summary = "writes the files of a mount into a folder or a bucket",
     .arguments = rfs_export_arguments,

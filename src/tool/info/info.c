@@ -518,7 +518,7 @@ static const struct rfs_argument arguments[] = {
     RFS_ARG_OPERAND("PATH", struct request, args.path, "one PATH"),
     RFS_ARG_VIEW('s', "FILE", "src_strategy", struct request, options,
                  "a tree's strategy, for whole shapes, cuts and mismatches"),
-    RFS_ARG_VIEW('o', "OPTIONS", NULL, struct request, options,
+    RFS_ARG_VIEW('o', "OPTION,…", NULL, struct request, options,
                  "options to read it by, as for a mount: step=5,\nkey_file=FILE, "
                  "rank_dir=node%d, ..."),
     RFS_ARG_TEXTS("name", "GLOB", struct request, globs,
@@ -703,7 +703,7 @@ static const struct request defaults = {.args.filter = {.dtype = -1, .most = SIZ
 
 const struct rfs_command rfs_command_info = {
     .name = "info",
-    .usage = "reshard info [option...] PATH\n",
+    .usage = "reshard info [option…] PATH\n",
     .summary = "lists the content of a checkpoint, tree, strategy or mount",
     .arguments = arguments,
     .request_bytes = sizeof defaults,

@@ -628,7 +628,7 @@ static const struct rfs_argument arguments[] = {
     RFS_ARG_FLAG("whole", struct request, whole, "check: TREE is not cut"),
     RFS_ARG_FLAG("strict", struct request, strict,
                  "check: a parameter that one of them lacks is a mismatch"),
-    RFS_ARG_VIEW('o', "OPTIONS", NULL, struct request, options,
+    RFS_ARG_VIEW('o', "OPTION,…", NULL, struct request, options,
                  "options to read the tree by, as for a mount"),
     RFS_ARG_TEXTS("name", "GLOB", struct request, globs, "show: only these parameters"),
     RFS_ARG_OWN("shape", "N,N,...", take_shape,

@@ -535,46 +535,33 @@ static int list_whole(struct rfs_advice *advice, const struct rfs_inspect_kind *
     return rc;
 }
 
-/* Suggests for a source of one checkpoint or of ranks, once its files are known. */
-static int suggest_source(struct rfs_advice *advice, const struct rfs_inspect_kind *kind,
-                          struct rfs_error *err)
+static int describe_chunks(struct rfs_advice *advice, struct rfs_error *err)
 {
-    const enum rfs_inspect_what what = kind->what;
-    struct rfs_headers headers = {.n = 0};
-    int rc = rfs_headers_open(&advice->source, advice->path, err)
-                 ?: rfs_headers_read(&advice->source, RFS_HEADERS_LISTED, NULL, &headers, err);
+    struct rfs_inspect_chunks chunks;
+    const int rc = rfs_inspect_chunks(&advice->source, &chunks, err);
 
-    if (rc == 0)
-        advice->ranks = headers.end;
-    RFS_FREE char *format = rfs_printed_memory(strdup(rc == 0 ? headers.format : ""));
-    const char *mode = advice->source.encryption;
-    rfs_headers_free(&headers);
+    free(chunks.files);
     if (rc)
         return rc;
-    if (mode) {
-        describe(advice, rfs_text_printf("a checkpoint of %" PRIu32 " rank%s, encrypted (%s)",
-                                         advice->ranks, advice->ranks == 1 ? "" : "s", mode));
-        suggest_key(advice);
-        return 0;
-    }
-    find_links(advice);
-    if (what == RFS_INSPECT_CHUNKS) {
-        struct rfs_inspect_chunks chunks;
-        rc = rfs_inspect_chunks(&advice->source, &chunks, err);
-        free(chunks.files);
-        if (rc)
-            return rc;
-        rfs_advice_find_dict(advice, chunks.inner_dicts);
-        rfs_advice_find_dict(advice, chunks.dicts);
-        describe(advice,
-                 rfs_text_printf("a checkpoint of %s, which describes itself: %zu tensor%s",
-                                 chunks.format, chunks.tensors, chunks.tensors == 1 ? "" : "s"));
-        if (chunks.lost)
-            rfs_advice_note(
-                advice,
-                rfs_text_printf("%s missing, by the numbers in the names of the other files",
-                                chunks.lost));
-    } else if (what == RFS_INSPECT_PARTS) {
+    rfs_advice_find_dict(advice, chunks.inner_dicts);
+    rfs_advice_find_dict(advice, chunks.dicts);
+    describe(advice,
+             rfs_text_printf("a checkpoint of %s, which describes itself: %zu tensor%s",
+                             chunks.format, chunks.tensors, chunks.tensors == 1 ? "" : "s"));
+    if (chunks.lost)
+        rfs_advice_note(
+            advice, rfs_text_printf("%s missing, by the numbers in the names of the other files",
+                                    chunks.lost));
+    return 0;
+}
+
+/* Says what an open source of a FORMAT is. 0, or -errno with *err filled. */
+static int describe_source(struct rfs_advice *advice, enum rfs_inspect_what what,
+                           const char *format, struct rfs_error *err)
+{
+    if (what == RFS_INSPECT_CHUNKS)
+        return describe_chunks(advice, err);
+    if (what == RFS_INSPECT_PARTS) {
         describe(advice, rfs_text_printf("a save of hfai in %" PRIu32 " part%s", advice->ranks,
                                          advice->ranks == 1 ? "" : "s"));
     } else if (advice->ranks == 1) {
@@ -596,29 +583,26 @@ static int suggest_source(struct rfs_advice *advice, const struct rfs_inspect_ki
         find_strategy(advice);
         find_cuts(advice);
     }
-    const bool sharded = what != RFS_INSPECT_CHUNKS && advice->ranks > 1;
-    const bool cuts = !sharded || rfs_catalog_is_model_parallel(advice->source.catalog) ||
-                      rfs_settings_last(&advice->basis, "src_strategy") ||
-                      rfs_settings_last(&advice->basis, "src_rules");
-    if (what == RFS_INSPECT_PARTS) {
-        suggest_parts(advice);
-        return 0;
-    }
-    if (!cuts) {
-        note_no_cuts(advice);
-        offer_info(advice);
-        return 0;
-    }
-    advice->whole = !sharded && what != RFS_INSPECT_CHUNKS;
+    return 0;
+}
+
+/* Suggests for a source whose cuts are known. 0, or -errno with *err filled. */
+static int suggest_known(struct rfs_advice *advice, const struct rfs_inspect_kind *kind,
+                         const char *format, struct rfs_error *err)
+{
+    const bool chunks = kind->what == RFS_INSPECT_CHUNKS;
+    const bool sharded = !chunks && advice->ranks > 1;
     const struct rfs_path_list *configs = rfs_advice_configs(advice);
-    rc = configs->n > 0 ? rfs_advice_learn_config(advice, configs->data[0], err) : 0;
+
+    advice->whole = !sharded && !chunks;
+    int rc = configs->n > 0 ? rfs_advice_learn_config(advice, configs->data[0], err) : 0;
     find_codes(advice);
     rc = rc ?: rfs_advice_find_rules(advice, err);
-    if (rc == 0 && what == RFS_INSPECT_CHUNKS)
+    if (rc == 0 && chunks)
         rc = rfs_advice_find_rules_in_names(advice, err);
     if (rc == 0 && !sharded)
         find_wrappers(advice);
-    if (rc == 0 && what == RFS_INSPECT_CHUNKS)
+    if (rc == 0 && chunks)
         suggest_described(advice);
     else if (rc == 0 && sharded)
         suggest_ranks(advice);
@@ -633,8 +617,47 @@ static int suggest_source(struct rfs_advice *advice, const struct rfs_inspect_ki
         *err = advice->why;
         return err->code;
     }
-    note_config(advice, what);
+    note_config(advice, kind->what);
     return rc;
+}
+
+/* Suggests for a source of one checkpoint or of ranks, once its files are known. */
+static int suggest_source(struct rfs_advice *advice, const struct rfs_inspect_kind *kind,
+                          struct rfs_error *err)
+{
+    struct rfs_headers headers = {.n = 0};
+    int rc = rfs_headers_open(&advice->source, advice->path, err)
+                 ?: rfs_headers_read(&advice->source, RFS_HEADERS_LISTED, NULL, &headers, err);
+
+    if (rc == 0)
+        advice->ranks = headers.end;
+    RFS_FREE char *format = rfs_printed_memory(strdup(rc == 0 ? headers.format : ""));
+    const char *mode = advice->source.encryption;
+    rfs_headers_free(&headers);
+    if (rc)
+        return rc;
+    if (mode) {
+        describe(advice, rfs_text_printf("a checkpoint of %" PRIu32 " rank%s, encrypted (%s)",
+                                         advice->ranks, advice->ranks == 1 ? "" : "s", mode));
+        suggest_key(advice);
+        return 0;
+    }
+    find_links(advice);
+    rc = describe_source(advice, kind->what, format, err);
+    if (rc)
+        return rc;
+    if (kind->what == RFS_INSPECT_PARTS) {
+        suggest_parts(advice);
+        return 0;
+    }
+    if (kind->what == RFS_INSPECT_CHUNKS || advice->ranks <= 1 ||
+        rfs_catalog_is_model_parallel(advice->source.catalog) ||
+        rfs_settings_last(&advice->basis, "src_strategy") ||
+        rfs_settings_last(&advice->basis, "src_rules"))
+        return suggest_known(advice, kind, format, err);
+    note_no_cuts(advice);
+    offer_info(advice);
+    return 0;
 }
 
 /* Suggests for strategies: what they say, and one file of them. 0 or -errno with *err filled. */
