@@ -35,7 +35,6 @@ dist_convert_DATA = \
 	convert/megatron.rules \
 	convert/megatron_gemma3.rules \
 	convert/megatron_lora.rules \
-	convert/megatron_mamba.cuts \
 	convert/megatron_nemotron_h.rules \
 	convert/meta_llama.cuts \
 	convert/meta_llama.rules \

@@ -8,6 +8,7 @@
  *     {etp}             the degree of tensor parallelism of experts: that of all tensors, unless
  *                       experts are over ep, there is none, or the user gives another
  *     {embedding}       the stages of the embedding: the first, and the last if that is the output
+ *     {gated}           ", fields 2" where an MLP has gate and up; Mamba models have no gate
  *     {embedding_axis}  0, or 1 where the user of the cuts says that Llama's is cut by columns
  *
  * Only files with {ep} know experts that are cut over devices.
@@ -137,6 +138,21 @@ static int take_words(struct cuts *cuts)
     return 0;
 }
 
+static bool is_mamba(const char *name)
+{
+    return strstr(name, ".mixer.") || strstr(name, "decoder.final_norm.");
+}
+
+/* Returns whether a model has Mamba mixers, by its names or by its config. */
+static bool has_mamba(const struct rfs_layout_rules_use *use)
+{
+    struct rfs_error ignored = {0};
+    uint64_t heads;
+
+    return has(use, is_mamba) ||
+           (use->number && use->number(use->ctx, "mamba_num_heads", &heads, &ignored) == 0);
+}
+
 /* Returns the text of a file with its holes filled; owned. NULL when out of memory. */
 static char *fill(const struct cuts *cuts, const char *text)
 {
@@ -154,7 +170,7 @@ static char *fill(const struct cuts *cuts, const char *text)
         {"{etp}", cuts->degree[ETP]},
         {"{embedding_axis}", cuts->use->by_columns},
     };
-    const bool tied = !has(cuts->use, is_output);
+    const bool tied = !has(cuts->use, is_output), mamba = has_mamba(cuts->use);
     char *filled = NULL;
     size_t size;
     FILE *out = open_memstream(&filled, &size);
@@ -171,6 +187,8 @@ static char *fill(const struct cuts *cuts, const char *text)
                 fprintf(out, "%" PRIu32, numbers[i].number);
         if (strncmp(text, "{embedding}", n) == 0)
             fputs(tied ? "first last" : "first", out);
+        if (strncmp(text, "{gated}", n) == 0)
+            fputs(mamba ? "" : ", fields 2", out);
     }
     if (out && !ferror(out) && fclose(out) == 0)
         return filled;

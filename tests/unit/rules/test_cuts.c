@@ -77,6 +77,7 @@ static const char *const without_cuts[] = {
     "*.block_sparse_moe.gate.e_score_correction_bias",
     "*.mlp.shared_expert*.bias",
     "*.self_attention.linear_*_up_proj.layer_norm_weight",
+    "*.self_attention.core_attention.indexer.*",
     "*.linear_fc1.bias_?",
     "*.linear_fc1.weight_?",
     "*.self_attn.qkv_proj.weight",
