@@ -7,6 +7,7 @@ dist_convert_DATA = \
 	convert/common-dense.rules \
 	convert/common-experts.rules \
 	convert/common-gguf.rules \
+	convert/common-kimi-linear.rules \
 	convert/common-latent.rules \
 	convert/common-legacy.rules \
 	convert/common-lora.rules \

@@ -11,6 +11,7 @@ import random
 
 import architectures
 import compared
+import kimi_cases
 import numpy as np
 import torch
 import torch.distributed.checkpoint as dcp
@@ -20,7 +21,7 @@ from torch.distributed.checkpoint.default_planner import _EmptyStateDictLoadPlan
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
 from values import Value
 
-KINDS = ["qwen3_moe", "mixtral", "qwen2_moe", "glm4_moe", "deepseek_v3"]
+KINDS = ["qwen3_moe", "mixtral", "qwen2_moe", "glm4_moe", "deepseek_v3", "kimi_linear"]
 MINDFORMERS = ("qwen3_moe", "deepseek_v3")
 
 
@@ -159,6 +160,8 @@ class Case:
 def make(seed, number):
     rng = random.Random(f"{seed}/{number}")
     kind = KINDS[number % len(KINDS)]
+    if kind == "kimi_linear":
+        return kimi_cases.Case(f"fused-{seed}-{number}", rng)
     config = architectures.random_config(rng, kind)
     if "num_nextn_predict_layers" in config:  # transformers leaves these layers out
         config["num_nextn_predict_layers"] = 0
