@@ -21,9 +21,28 @@ def int4(rng):
             "weight_scale": torch.ones(ROWS, COLUMNS // 32, dtype=torch.bfloat16)}
 
 
+def gptq(rng, group=128):
+    """The codes and scales of a row of the weight that is shown are columns, so its slices are of each line in the file."""
+    return {"qweight": formats.bytes_of(rng, (COLUMNS // 8, ROWS * 4)).view(torch.int32),
+            "qzeros": formats.bytes_of(rng, (COLUMNS // group, ROWS // 2)).view(torch.int32),
+            "scales": torch.ones(COLUMNS // group, ROWS, dtype=torch.float16),
+            "g_idx": torch.arange(COLUMNS, dtype=torch.int32) // group}
+
+
+def awq(rng, group=128):
+    return {"qweight": formats.bytes_of(rng, (COLUMNS, ROWS // 2)).view(torch.int32),
+            "qzeros": formats.bytes_of(rng, (COLUMNS // group, ROWS // 2)).view(torch.int32),
+            "scales": torch.ones(COLUMNS // group, ROWS, dtype=torch.float16)}
+
+
 class Case:
     def __init__(self, name, make, config, axis):
         self.name, self.make, self.config, self.axis = name, make, config, axis
+
+    def needed(self):
+        """The bytes of a slice: its part of each tensor, but of g_idx, which all rows have in common, all."""
+        return sum(t.nbytes // (1 if n.endswith("g_idx") and self.axis == 0 else RANKS)
+                   for n, t in self.tensors.items() if not n.endswith("shape"))
 
     def describe(self):
         return f"  axis {self.axis} in {RANKS}"
@@ -41,7 +60,7 @@ class Case:
 
     def check_views(self, folder, source, options):
         del folder, options
-        needed = sum(t.nbytes for n, t in self.tensors.items() if not n.endswith("shape")) / RANKS
+        needed = self.needed()
         with reshard.View(source, dequantize=True, dst_ranks=RANKS, dst_rules=f"*: axis {self.axis} over all") as view:
             before = view.statistics()["source_bytes"]
             for rank in (3, 0):
@@ -59,6 +78,8 @@ def cost(name, make, config, axis):
 
 
 for _axis in (0, 1):
+    cost("gptq", gptq, {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": False}, _axis)
+    cost("awq", awq, {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, "version": "gemm"}, _axis)
     cost("fp8", fp8, {"quant_method": "fp8", "weight_block_size": [128, 128]}, _axis)
     cost("int4", int4, {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"group_0": {
         "targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 32}}}}, _axis)
