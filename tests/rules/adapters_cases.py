@@ -88,13 +88,14 @@ class Case:
 
     def save(self):
         """Has all of Megatron's ranks say where in which tensors they save theirs."""
-        self.saved, self.boxes = {}, {}
+        self.saved, self.boxes, self.parts = {}, {}, [{} for _ in range(self.tp)]
         for rank in range(self.tp):
             with megatron_gpt.running(rank, self.tp, self.tp), torch.no_grad():
                 real = self.megatron()
                 for name, parameter in real.named_parameters():
                     if ".adapter." in name:
                         parameter.copy_(self.part(name, parameter, rank))
+                        self.parts[rank][name] = as_value(parameter.detach().clone().to(DTYPES[self.dtype]))
                 for key, box, data in megatron_gpt.pieces(real, self.options.get("layers") == "numbered"):
                     if ".adapter." in key:
                         self.boxes.setdefault(key, {})[box] = data.clone()
@@ -153,7 +154,18 @@ class Case:
             return problem and f"to PEFT: {problem}"
         problem = views.check(self, target, os.path.join(folder, "as-trained"), {**self.convert(), "format": "pt"},
                               self.trained_differs)
-        return problem and f"from PEFT: {problem}"
+        return f"from PEFT: {problem}" if problem else self.ranks_differ(source, os.path.join(folder, "as-ranks"))
+
+    def ranks_differ(self, source, target):
+        """Ready cuts give each tensor parallel rank what Megatron's own have."""
+        if self.options.get("layers") != "numbered":
+            return None
+        given = {"only": "decoder.*", "dst_rules": f"tp{self.tp}", "hf_config": self.config, "format": "safetensors"}
+        problem = compared.export(self, source, target, given)
+        for rank, wanted in enumerate(self.parts):
+            at = os.path.join(target, f"rank_{rank}")
+            problem = problem or views.tensors_differ(views.read_safetensors(at), wanted)
+        return problem and f"as ranks: {problem}"
 
     def shown_differs(self, folder, shown):
         wanted = self.wanted()
@@ -240,6 +252,21 @@ def without(*ends):
 def two_ranks(name):
     """Each tensor parallel rank has a part of every adapter."""
     case = small(name)
+    case.tp = 2
+    return case
+
+
+@fixed
+def numbered_ranks(name):
+    """The cuts of each tensor, with names that stages can cut, too."""
+    case = small(name, layers="numbered")
+    case.tp = 2
+    return case
+
+
+@fixed
+def canonical_ranks(name):
+    case = small(name, ["linear_qkv", "linear_proj"], layers="numbered", lora="canonical")
     case.tp = 2
     return case
 

@@ -69,9 +69,9 @@ static void degrees_and_rules_are_told_apart(void **unused)
 
 /*
  * What has none: modules of Megatron-Core that are for rules of one's own, their like in
- * HuggingFace's names, and what phi3 and gpt_oss have there; adapters; biases, which Meta's model
- * of Llama does not have; Qwen3-Next's prediction of more tokens, which transformers does not load;
- * linear attention of kimi_linear.
+ * HuggingFace's names, and what phi3 and gpt_oss have there; adapters of MindSpore Transformers;
+ * biases, which Meta's model of Llama does not have; Qwen3-Next's prediction of more tokens, which
+ * transformers does not load; linear attention of kimi_linear.
  */
 static const char *const without_cuts[] = {
     "*.mlp.experts.experts.0.*",
@@ -95,7 +95,6 @@ static const char *const without_cuts[] = {
     "*mtp.*.softmax_offset",
     "*mtp.*.mlp.router.bias",
     "*mtp.*.experts.linear_fc?.bias",
-    "*.adapter.*",
     "*.lora_*",
     "layers.*.attention.w?.bias",
     "mtp.fc.weight",
