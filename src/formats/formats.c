@@ -226,6 +226,7 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                          .blocks = true,
                          .index = index_gguf,
                          .values = rfs_gguf_values,
+                         .config = rfs_gguf_config,
                          .encode = encode_gguf},
     [RFS_ROW_HYPER_PARALLEL] = {.folder = "hyper_parallel",
                                 .name = "hyper_parallel",

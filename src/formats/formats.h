@@ -78,6 +78,13 @@ typedef int rfs_format_verify_fn(const struct rfs_format_file *file, const struc
 typedef int rfs_format_list_fn(struct rfs_format_file *file, rfs_index_each_fn *each, void *ctx,
                                struct rfs_error *err);
 
+/*
+ * Appends the counts of its model that a file has, such as heads, to *OUT: JSON, by the keys of
+ * HuggingFace's config.json. 0, or -errno with *err filled.
+ */
+typedef int rfs_format_config_fn(const struct rfs_bytes_source *from, struct rfs_bytes *out,
+                                 struct rfs_error *err);
+
 /* The contents of a file of tensors. All is borrowed for the call. */
 struct rfs_format_content {
     struct rfs_image_tensor *tensors; /* [n], which may be put into another order */
@@ -127,6 +134,7 @@ struct rfs_format_row {
     rfs_format_index_fn *index;
     rfs_format_list_fn *list;     /* NULL: INDEX finds all tensors */
     rfs_format_values_fn *values; /* NULL: values beside tensors have no names, and are not kept */
+    rfs_format_config_fn *config; /* NULL: its files do not describe their model */
     rfs_format_verify_fn *verify; /* NULL: its files have no checksums */
     rfs_format_encode_fn *encode; /* NULL: it is only read */
 

@@ -10,6 +10,7 @@
 #include "base/settings.h"
 #include "base/store.h"
 #include "base/text.h"
+#include "catalog/catalog.h"
 #include "formats/formats.h"
 #include "layout/stages.h"
 #include "rules/cuts.h"
@@ -229,6 +230,28 @@ static const struct rfs_hf_value *find_value(const struct rfs_hf_config *config,
     return value;
 }
 
+/* Opens what the first file of the source says of its model. */
+static int open_own(struct rfs_plan_model *model, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_bytes_free) struct rfs_bytes text = {0};
+    const struct rfs_format_row *row = &rfs_formats[rfs_catalog_format(model->catalog)];
+    struct rfs_files *files = rfs_catalog_files(model->catalog);
+    const uint32_t file = rfs_catalog_file(model->catalog, rfs_catalog_lowest(model->catalog));
+    struct rfs_reading reading;
+
+    if (!row->config || rfs_catalog_chunks(model->catalog))
+        return 0;
+    const char *path = rfs_files_path(files, file);
+    int rc = rfs_reading_begin(files, file, &reading);
+    if (rc)
+        return rfs_files_fail(err, path, rc);
+    rc = row->config(RFS_READING_SOURCE(&reading, path), &text, err);
+    const int end = rfs_reading_end(&reading);
+    if (rc || end)
+        return rc ? rc : rfs_files_fail(err, path, end);
+    return rfs_hf_config_read(path, (const char *)text.data, text.n, &model->config, err);
+}
+
 int rfs_plan_model_open(struct rfs_plan_model *model, struct rfs_error *err)
 {
     static const char *const names[] = {"config.json", "params.json"};
@@ -245,7 +268,7 @@ int rfs_plan_model_open(struct rfs_plan_model *model, struct rfs_error *err)
         if (rc)
             return rc;
     }
-    return 0;
+    return model->config || !model->catalog ? 0 : open_own(model, err);
 }
 
 int rfs_plan_model_number(void *ctx, const char *key, uint64_t *number, struct rfs_error *err)

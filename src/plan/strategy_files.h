@@ -10,6 +10,7 @@
 #include "layout/layout_rules.h"
 #include "layout/strategy.h"
 
+struct rfs_catalog;
 struct rfs_hf_config;
 struct rfs_store;
 
@@ -30,12 +31,13 @@ int rfs_plan_list_strategies(struct rfs_store *store, const char *folder, struct
 
 /*
  * A model whose numbers rules may need. CONFIG is owned, and opened when it is needed: config.json,
- * or params.json of Meta. The rest is borrowed.
+ * or params.json of Meta, or what the source's first file says. The rest is borrowed.
  */
 struct rfs_plan_model {
-    struct rfs_store *store; /* reads URLs, or NULL */
-    const char *hf_config;   /* the path of its config.json, or NULL */
-    const char *source;      /* the folder that may have one */
+    struct rfs_store *store;     /* reads URLs, or NULL */
+    const char *hf_config;       /* the path of its config.json, or NULL */
+    const char *source;          /* the folder that may have one */
+    struct rfs_catalog *catalog; /* of the source, or NULL */
     struct rfs_hf_config *config;
 };
 /* Opens the config; it stays NULL where there is none. 0, or -errno with *err filled. */

@@ -98,7 +98,7 @@ static int make_strategy(struct rfs_view *view, const char *option, const char *
     RFS_CLEANUP(names_end) struct names names = {0};
     RFS_CLEANUP(rfs_plan_model_end)
     struct rfs_plan_model model = {view->set->store, view->options.hf_config,
-                                   rfs_catalog_path(view->source), NULL};
+                                   rfs_catalog_path(view->source), view->source, NULL};
     int rc = use->source ? 0 : read_names(view, &names, err);
 
     struct rfs_layout_rules_use named = *use;
@@ -246,7 +246,7 @@ static int take_meta(struct rfs_view *view, struct rfs_error *err)
     const struct rfs_layout_rules_use use = {.ranks = 0};
     RFS_CLEANUP(rfs_plan_model_end)
     struct rfs_plan_model model = {view->set->store, view->options.hf_config,
-                                   rfs_catalog_path(view->source), NULL};
+                                   rfs_catalog_path(view->source), view->source, NULL};
     const uint32_t ranks = rfs_catalog_ranks(view->source);
     RFS_FREE char *cuts = rfs_text_printf("tp%" PRIu32, ranks);
     struct rfs_error unread; /* has its message when the file is */

@@ -39,16 +39,20 @@ def permute(rows, heads):
     return rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
 
 
-def convert(model, kind, path):
-    """Writes the file that llama.cpp's converter writes, without a tokenizer; norms are in F32."""
+def convert(model, kind, path, kv_heads=0):
+    """
+    Writes the file that llama.cpp's converter writes, without a tokenizer; norms are in F32.
+    kv_heads: other counts of heads, one for each layer; None: none at all.
+    """
     config = model.config
     writer = gguf.GGUFWriter(path, config.model_type)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
+    if kv_heads is not None:
+        writer.add_head_count(config.num_attention_heads)
+        writer.add_head_count_kv(kv_heads or config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(10000.0)
     writer.add_rope_dimension_count(config.head_dim)
@@ -134,10 +138,10 @@ class Case:
         """tp2 cuts MODEL, the whole one, in HuggingFace's names and in those of the file, also its blocks."""
         numbers = {"dequantize": True, "dtype": "float32", "dst_rules": "tp2"}
         config = {"hf_config": os.path.join(folder, "hf", "config.json")}
-        target, own, stored = (os.path.join(folder, f"tp2-{word}") for word in ("convert", "own", "stored"))
+        target, own, alone, stored = (os.path.join(folder, f"tp2-{word}") for word in ("convert", "own", "alone", "stored"))
         problem = shown.export(self.source, target, self.options(**numbers)) or \
-            shown.export(self.source, own, {**numbers, **config}) or self.refused(folder)
-        ways = [] if problem else [(target, lambda n, t: (n, t)), (own, self.renamed)]
+            shown.export(self.source, own, {**numbers, **config}) or shown.export(self.source, alone, numbers) or self.refused(folder)
+        ways = [] if problem else [(target, lambda n, t: (n, t)), (own, self.renamed), (alone, self.renamed)]
         for path, name in ways:
             for rank in range(2):
                 want = dict(name(n, cut(n, t, rank)) for n, t in model.items() if self.has(n) or path == target)
@@ -166,9 +170,15 @@ class Case:
         return problem
 
     def refused(self, folder):
-        """Without a config nobody knows the heads."""
-        said = shown.export(self.source, os.path.join(folder, "refused"), {"dequantize": True, "dst_rules": "tp2"})
-        return None if said and "num_attention_heads" in said and "hf_config=" in said else f"it says {said}"
+        """Nobody knows the heads of a file that does not say them, and none where each layer has another number."""
+        for heads, want in ((None, "hf_config="), ([2, 1], "num_key_value_heads is not a count")):
+            source = os.path.join(folder, f"no-heads-{heads is None}")
+            os.makedirs(source)
+            convert(self.hf, Type.F32, os.path.join(source, "model.gguf"), heads)
+            said = shown.export(source, os.path.join(folder, "refused"), {"dst_rules": "tp2"})
+            if not said or "num_" not in said or want not in said:
+                return f"it says {said}"
+        return None
 
     def back(self, folder):
         """Of HuggingFace's model a file: gguf and transformers read it."""

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/json_tree.h"
+#include "base/json_write.h"
 #include "base/store.h"
 #include "base/text.h"
 #include "formats/gguf/gguf.h"
@@ -280,4 +281,68 @@ int rfs_gguf_encode(const struct rfs_gguf_content *content, struct rfs_image **o
         put_padding(&builder);
     }
     return values.bytes.failed || rfs_image_finish(&builder, out) ? rfs_fail_memory(err) : 0;
+}
+
+/* ---- the config of a file -------------------------------------------------------------------- */
+
+/* The values of a file, as HuggingFace's config calls them. */
+struct config {
+    char *architecture; /* owned; NULL: not found yet */
+    struct rfs_json_write json;
+    unsigned char
+        times[N_SETTINGS]; /* how often each came; a second one contradicts, or does not */
+};
+
+static bool take_architecture(void *ctx, const struct rfs_format_value *value)
+{
+    struct config *config = ctx;
+
+    if (config->architecture || !value->text || strcmp(value->name, "general.architecture") != 0)
+        return true;
+    config->architecture = strdup(value->text);
+    return config->architecture != NULL;
+}
+
+/* Says whether no setting before it has the same key in the config: a head has several widths. */
+static bool is_first(size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(settings[k].config, settings[i].config) == 0)
+            return false;
+    return true;
+}
+
+/* Takes a count. A list, of a count for each layer, becomes a text, so that nobody counts by it. */
+static bool take_count(void *ctx, const struct rfs_format_value *value)
+{
+    struct config *config = ctx;
+    const size_t n = strlen(config->architecture);
+
+    if (strncmp(value->name, config->architecture, n) != 0 || value->name[n] != '.')
+        return true;
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        if (settings[i].fraction || strcmp(settings[i].key, value->name + n + 1) != 0 ||
+            !is_first(i) || config->times[i] == 2)
+            continue;
+        config->times[i]++;
+        if (value->text && !value->is_text)
+            rfs_json_print(&config->json, settings[i].config, "%s", value->text);
+        else
+            rfs_json_put_text(&config->json, settings[i].config, value->type);
+    }
+    return !config->json.failed;
+}
+
+int rfs_gguf_config(const struct rfs_bytes_source *from, struct rfs_bytes *out,
+                    struct rfs_error *err)
+{
+    struct config config = {.json = {.bytes = out}};
+
+    rfs_json_object(&config.json, NULL, RFS_JSON_TIGHT);
+    int rc = rfs_gguf_values(from, take_architecture, &config, err);
+    if (rc == 0 && config.architecture)
+        rc = rfs_gguf_values(from, take_count, &config, err);
+    rfs_json_end(&config.json);
+    free(config.architecture);
+    return rc ?: config.json.failed ? rfs_fail_memory(err) : 0;
 }

@@ -77,7 +77,7 @@ int rfs_inspect_strategy(struct rfs_headers_source *source, const char *path,
                          struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_plan_model_end)
-    struct rfs_plan_model model = {source->store, NULL, path ? path : ".", NULL};
+    struct rfs_plan_model model = {source->store, NULL, path ? path : ".", NULL, NULL};
     struct rfs_layout_rules_use all = *use;
 
     if (!rules)
