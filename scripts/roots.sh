@@ -11,6 +11,10 @@ trixie_packages=("${build_packages[@]}" acl openssl passwd python3 python3-numpy
 arm64_root=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/debian-12-arm64
 arm64_packages=(libc6-dev libgcc-s1 libxxhash-dev libprotobuf-c-dev libcjson-dev zlib1g-dev libzstd-dev libssl-dev
     libcurl4-openssl-dev libfuse3-dev libseccomp-dev libcmocka-dev)
+# The loader is called by its path: with -L the emulator would look up all paths in that root first, also "/".
+# shellcheck disable=SC2034 # used by those who source this
+arm64_emulator=("$arm64_root/qemu-aarch64" "$arm64_root/root/lib/ld-linux-aarch64.so.1" --library-path
+    "$arm64_root/root/lib/aarch64-linux-gnu:$arm64_root/root/usr/lib/aarch64-linux-gnu")
 
 # debian_mirror: the first of this machine's that has Debian itself
 debian_mirror() {
