@@ -721,29 +721,6 @@ static unsigned reserved(const struct rfs_prefetch *prefetch)
     return prefetch->room < 2 * RESERVED ? 1 : prefetch->room / RESERVED;
 }
 
-/*
- * Plans what is missing of the wishes, and drops windows that may go where it has no room else.
- * Returns how many windows are in use then. The caller has the lock.
- */
-static unsigned plan_missing(struct rfs_prefetch *prefetch, const struct wishes *wishes, bool ahead,
-                             struct later *later)
-{
-    const uint64_t before = rfs_wait_now() - FORGOTTEN;
-    struct plan *plan = prefetch->plan;
-    unsigned in_use = 0;
-
-    plan_windows(prefetch->windows, prefetch->room, wishes, ahead, plan);
-    if (count_windows(prefetch, WINDOW_FREE) < plan->n) {
-        drop(prefetch, before, false, later);
-        plan_windows(prefetch->windows, prefetch->room, wishes, ahead, plan);
-    }
-    for (unsigned i = 0; i < prefetch->room; i++) {
-        const struct window *window = &prefetch->windows[i];
-        in_use += window->state != WINDOW_FREE && !may_go(window, before);
-    }
-    return in_use;
-}
-
 /* Queues what was planned, in its order, in at most MOST of the free windows. */
 static void queue_planned(struct rfs_prefetch *prefetch, unsigned most, bool urgent)
 {
@@ -762,30 +739,46 @@ static void queue_planned(struct rfs_prefetch *prefetch, unsigned most, bool urg
 }
 
 /*
- * Plans for a thread that waits; returns whether there is room for all that is missing. The caller
- * has the lock.
+ * Plans for a thread that waits; returns whether there is room for all that is missing. Where there
+ * is not, windows that may go are dropped. The caller has the lock.
  */
 static bool plan_urgent(struct rfs_prefetch *prefetch, const struct wishes *wishes,
                         struct later *later)
 {
-    (void)plan_missing(prefetch, wishes, false, later);
-    return !prefetch->plan->cut && prefetch->plan->n <= count_windows(prefetch, WINDOW_FREE);
+    struct plan *plan = prefetch->plan;
+
+    plan_windows(prefetch->windows, prefetch->room, wishes, false, plan);
+    if (count_windows(prefetch, WINDOW_FREE) < plan->n) {
+        drop(prefetch, rfs_wait_now() - FORGOTTEN, false, later);
+        plan_windows(prefetch->windows, prefetch->room, wishes, false, plan);
+    }
+    return !plan->cut && plan->n <= count_windows(prefetch, WINDOW_FREE);
 }
 
 /*
  * Queues reads ahead if there is room for all of them beside the windows that are in use and some
- * for threads that wait, or none is in use. Returns whether it did. The caller has the lock.
+ * for threads that wait, or none is in use. Returns whether it did; else it drops none, as the last
+ * bytes of one that may go can still be wanted. The caller has the lock.
  */
 static bool add_ahead(struct rfs_prefetch *prefetch, const struct wishes *wishes,
                       struct later *later)
 {
     const unsigned most = prefetch->room - reserved(prefetch);
-    const unsigned in_use = plan_missing(prefetch, wishes, true, later);
+    const uint64_t before = rfs_wait_now() - FORGOTTEN;
+    struct plan *plan = prefetch->plan;
+    unsigned in_use = 0;
 
-    if (in_use > 0 && in_use + prefetch->plan->n > most)
+    plan_windows(prefetch->windows, prefetch->room, wishes, true, plan);
+    for (unsigned i = 0; i < prefetch->room; i++) {
+        const struct window *window = &prefetch->windows[i];
+        in_use += window->state != WINDOW_FREE && !may_go(window, before);
+    }
+    if (in_use > 0 && in_use + plan->n > most)
         return false;
     for (unsigned i = 0; i < prefetch->room; i++)
         prefetch->windows[i].wanted += overlap(&prefetch->windows[i], wishes);
+    if (count_windows(prefetch, WINDOW_FREE) < plan->n)
+        drop(prefetch, before, false, later);
     queue_planned(prefetch, most, false);
     return true;
 }
