@@ -177,6 +177,8 @@ SIDES = {side.__name__: side for side in (ours, load_checkpoint, torch_load, loa
 class Loaders:
     """The programs, and the package with the library that was built."""
 
+    program = os.path.abspath(__file__)  # what has the sides
+
     def __init__(self, bench, mindspore, torch):
         self.bench, self.mindspore, self.torch = bench, mindspore, torch
         package = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python")
@@ -190,7 +192,7 @@ class Loaders:
         return None if os.access(python, os.X_OK) else f"no {what} at {python}; scripts/test installs it"
 
     def start(self, python, side, *arguments):
-        return subprocess.Popen([python, os.path.abspath(__file__), side, *map(str, arguments)],
+        return subprocess.Popen([python, self.program, side, *map(str, arguments)],
                                 env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
     def ask(self, python, side, *arguments):

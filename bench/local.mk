@@ -20,4 +20,4 @@ bench_null_server_SOURCES = bench/null_server.c
 bench_null_server_LDADD = $(FUSE_LIBS)
 endif
 CLEANFILES += $(EXTRA_PROGRAMS)
-EXTRA_DIST += bench/run bench/costs.py bench/dcp.py bench/exports.py bench/loaders.py bench/mapped.py bench/metadata.py bench/mindspore_side.py bench/objects.py bench/quantized.py bench/rules.py bench/saves.py bench/scale.py bench/slow.py bench/starts.py bench/steady.py bench/transformed.py bench/zero.py
+EXTRA_DIST += bench/run bench/costs.py bench/dcp.py bench/exports.py bench/loaders.py bench/mapped.py bench/metadata.py bench/mindspore_side.py bench/objects.py bench/peers.py bench/quantized.py bench/rules.py bench/saves.py bench/scale.py bench/slow.py bench/starts.py bench/steady.py bench/transformed.py bench/zero.py

@@ -170,7 +170,10 @@ static bool answer(int to, char *head)
 
     if (delay_ms > 0)
         sleep_ns((uint64_t)delay_ms * 1000000);
-    if (sscanf(head, "%7s /%4095[^ ]", method, path) != 2 || strstr(path, ".."))
+    /* A client may give the whole URL, as AWS's does. */
+    if ((sscanf(head, "%7s http://%*[^/]/%4095[^ ]", method, path) != 2 &&
+         sscanf(head, "%7s /%4095[^ ]", method, path) != 2) ||
+        strstr(path, ".."))
         return refuse(to, "400 Bad Request");
     snprintf(file, sizeof file, "%s/%s", root, path);
     if (stat(file, &st) == 0 && S_ISDIR(st.st_mode))
