@@ -97,21 +97,21 @@ static int gather(void *ctx, const struct dirent *entry)
 
 RFS_COMPARE(by_rank, uint32_t, x, y, RFS_ORDER(*x, *y))
 
-/* Names the metadata that is missing below the highest rank. False when out of memory. */
-static bool note_lost(const struct ranks *ranks, struct rfs_scan *out)
+/* Names the metadata that is missing below the highest rank. */
+static void note_lost(const struct ranks *ranks, struct rfs_scan *out)
 {
     const size_t missing = (size_t)ranks->last + 1 - ranks->n;
     uint32_t first = 0;
 
     if (missing == 0)
-        return true;
+        return;
     while (first < ranks->n && ranks->data[first] == first)
         first++;
     out->lost = missing == 1 ? rfs_text_printf("'%s%u%s' is", ranks->form->before, first,
                                                ranks->form->behind)
                              : rfs_text_printf("'%s%u%s' and %zu more are", ranks->form->before,
                                                first, ranks->form->behind, missing - 1);
-    return out->lost != NULL;
+    out->failed |= !out->lost;
 }
 
 /*
@@ -133,14 +133,14 @@ static int take_rank_metadata(const struct rfs_source_spec *spec, const struct r
                         ranks.form->behind);
     RFS_SORT_ALL(&ranks, by_rank);
     struct rfs_scanned *item = rfs_scan_add(out, 0, NULL);
-    for (size_t i = 0; item && i < ranks.n; i++) {
+    for (size_t i = 0; i < ranks.n; i++) {
         char name[48];
         snprintf(name, sizeof name, "%s%u%s", ranks.form->before, ranks.data[i],
                  ranks.form->behind);
-        if (!rfs_scan_add_file(item, rfs_path_join(spec->path, name)))
-            item = NULL;
+        rfs_scan_add_file(out, item, rfs_path_join(spec->path, name));
     }
-    return item && note_lost(&ranks, out) ? 0 : rfs_fail_memory(err);
+    note_lost(&ranks, out);
+    return 0;
 }
 
 /* ---- a folder -------------------------------------------------------------------------------- */
@@ -194,10 +194,10 @@ static int take_metadata(const struct rfs_source_spec *spec, const struct rfs_fo
                          struct rfs_scan *out, struct rfs_error *err)
 {
     const int rc = check_options(spec, row->metadata, err);
-    struct rfs_scanned *item = rc ? NULL : rfs_scan_add(out, 0, NULL);
 
-    if (rc == 0 && (!item || !rfs_scan_add_file(item, rfs_path_join(spec->path, row->metadata))))
-        return rfs_fail_memory(err);
+    if (rc == 0)
+        rfs_scan_add_file(out, rfs_scan_add(out, 0, NULL),
+                          rfs_path_join(spec->path, row->metadata));
     return rc;
 }
 

@@ -294,10 +294,9 @@ static int stand_in(const struct groups *groups, const struct member *member, st
     const size_t at = (size_t)(from - scan->data);
     if (!item)
         item = rfs_scan_add(scan, member->rank, NULL);
-    for (size_t k = 0; item && k < scan->data[at].n_files; k++)
-        if (!rfs_scan_add_file(item, strdup(scan->data[at].files[k])))
-            item = NULL;
-    if (!item)
+    for (size_t k = 0; k < scan->data[at].n_files; k++)
+        rfs_scan_add_file(scan, item, strdup(scan->data[at].files[k]));
+    if (scan->failed)
         return rfs_fail_memory(groups->err);
     item->stands_in = true;
     scan->present++;

@@ -174,10 +174,14 @@ static inline bool rfs_scan_lets(const struct rfs_options *options, const struct
            (options->epoch == RFS_ANY_NUMBER || options->epoch == save->epoch);
 }
 
-/* Appends a rank without files and returns it, or NULL when out of memory. FOLDER is copied. */
+/*
+ * Add to a scan. When out of memory they add nothing, and FAILED stays set, which rfs_scan_source
+ * and rfs_scan_open look at in the end. The first appends a rank without files and returns it, or
+ * NULL; FOLDER is copied. The second appends a file to one, which may be NULL, as may be the path,
+ * which is taken over.
+ */
 struct rfs_scanned *rfs_scan_add(struct rfs_scan *scan, uint32_t rank, const char *folder);
-/* Appends a file; the path is taken over, and freed on failure. NULL counts as out of memory. */
-bool rfs_scan_add_file(struct rfs_scanned *item, char *path);
+void rfs_scan_add_file(struct rfs_scan *scan, struct rfs_scanned *item, char *path);
 
 /* ---- kinds of sources ------------------------------------------------------------------------ */
 

@@ -131,10 +131,8 @@ static int add_entry(const struct rfs_source_spec *spec, const char *folder,
         find_path(spec, folder, pair, &path, err) ?: check_file(spec, pair->key, path, err);
     if (rc < 0)
         return rc;
-    struct rfs_scanned *item = rfs_scan_add(out, rank, NULL);
-    if (!item)
-        return rfs_fail_memory(err);
-    return rfs_scan_add_file(item, RFS_STEAL(path)) ? 0 : rfs_fail_memory(err);
+    rfs_scan_add_file(out, rfs_scan_add(out, rank, NULL), RFS_STEAL(path));
+    return out->failed ? rfs_fail_memory(err) : 0;
 }
 
 /* Refuses a map with some of the parts of a checkpoint: each would be a rank's whole one. */

@@ -207,7 +207,8 @@ static int settle_missing(const struct gathering *g, struct rfs_scan *out)
     const char *are = missing.n == 1 ? "is" : "are";
     if (g->forms->opens_less) {
         out->lost = rfs_text_printf("%s %s", list, are);
-        return out->lost ? 0 : rfs_fail_memory(g->err);
+        out->failed |= !out->lost;
+        return 0;
     }
     if (!g->spec->options->segmented)
         return rfs_fail(g->err, -EINVAL, RFS_IN(g->spec->path),
@@ -230,14 +231,11 @@ int rfs_scan_numbered(const struct rfs_source_spec *spec, const struct rfs_numbe
 
     if (rc == 0)
         rc = g.files.n == 0 ? fail_none(&g) : check_one_save(&g) ?: settle_missing(&g, out);
-    struct rfs_scanned *item = rc ? NULL : rfs_scan_add(out, 0, NULL);
     if (rc)
         return rc;
-    for (size_t i = 0; item && i < g.files.n; i++)
-        if (!rfs_scan_add_file(item, rfs_path_join(spec->path, g.files.data[i].name)))
-            item = NULL;
-    if (!item)
-        return rfs_fail_memory(err);
+    struct rfs_scanned *item = rfs_scan_add(out, 0, NULL);
+    for (size_t i = 0; i < g.files.n; i++)
+        rfs_scan_add_file(out, item, rfs_path_join(spec->path, g.files.data[i].name));
     if (g.similar.n > 0)
         rfs_log(log, RFS_WARNING, "%s: %s %s left out: no file of the save has such a name",
                 spec->path, rfs_scan_names_end(&g.similar), g.similar.n == 1 ? "is" : "are");

@@ -84,9 +84,8 @@ static int add_parts(const struct rfs_source_spec *spec, struct rfs_scan *out,
                         " to PART_%03zu.pt",
                         names->n, last->name, names->n - 1);
     for (size_t i = 0; i < names->n; i++) {
-        struct rfs_scanned *item = rfs_scan_add(out, names->data[i].number, NULL);
-        if (!item || !rfs_scan_add_file(item, rfs_path_join(spec->path, names->data[i].name)))
-            return rfs_fail_memory(err);
+        rfs_scan_add_file(out, rfs_scan_add(out, names->data[i].number, NULL),
+                          rfs_path_join(spec->path, names->data[i].name));
         out->present++;
     }
     return 0;

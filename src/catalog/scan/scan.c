@@ -30,21 +30,23 @@ struct rfs_scanned *rfs_scan_add(struct rfs_scan *scan, uint32_t rank, const cha
     struct rfs_scanned item = {.rank = rank, .folder = folder ? strdup(folder) : NULL};
     if ((folder && !item.folder) || !RFS_PUSH(scan, item)) {
         free(item.folder);
+        scan->failed = true;
         return NULL;
     }
     return &scan->data[scan->n - 1];
 }
 
-bool rfs_scan_add_file(struct rfs_scanned *item, char *path)
+void rfs_scan_add_file(struct rfs_scan *scan, struct rfs_scanned *item, char *path)
 {
-    char **files = path ? reallocarray(item->files, item->n_files + 1, sizeof *files) : NULL;
+    char **files =
+        item && path ? reallocarray(item->files, item->n_files + 1, sizeof *files) : NULL;
     if (!files) {
         free(path);
-        return false;
+        scan->failed = true;
+        return;
     }
     item->files = files;
     item->files[item->n_files++] = path;
-    return true;
 }
 
 int rfs_scan_saves_compare(const void *a, const void *b)
@@ -147,8 +149,8 @@ static int scan_folders(const struct rfs_source_spec *spec, struct rfs_log *log,
     return rfs_scan_whole(spec, out, err);
 }
 
-static int scan(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
-                struct rfs_saves *saves, struct rfs_error *err)
+static int scan_any(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                    struct rfs_saves *saves, struct rfs_error *err)
 {
     struct stat st;
     const int rc = check_spec(spec, err);
@@ -162,6 +164,14 @@ static int scan(const struct rfs_source_spec *spec, struct rfs_log *log, struct 
     if (rfs_store_stat(spec->store, spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
         return rfs_scan_file(spec, log, out, err);
     return scan_folders(spec, log, out, saves, err);
+}
+
+static int scan(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                struct rfs_saves *saves, struct rfs_error *err)
+{
+    const int rc = scan_any(spec, log, out, saves, err);
+
+    return out->failed ? rfs_fail_memory(err) : rc;
 }
 
 int rfs_scan_source(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,

@@ -88,7 +88,8 @@ static int add_folder(void *ctx, const struct dirent *entry)
         return rfs_fail(tree->err, -EINVAL, RFS_IN(spec->path), "rename or move that folder",
                         "folder '%s': ranks above %u are not supported", entry->d_name,
                         RFS_MAX_RANK);
-    return rfs_scan_add(&tree->all->ranks, rank, entry->d_name) ? 0 : rfs_fail_memory(tree->err);
+    rfs_scan_add(&tree->all->ranks, rank, entry->d_name);
+    return 0;
 }
 
 static int list_ranks(struct tree *tree)
@@ -98,6 +99,8 @@ static int list_ranks(struct tree *tree)
     const int rc = rfs_scan_entry_each(tree->spec->store, root, add_folder, tree, tree->err);
     if (rc < 0)
         return rc;
+    if (scan->failed)
+        return rfs_fail_memory(tree->err);
     RFS_SORT_ALL(scan, compare_ranks);
     for (size_t i = 1; i < scan->n; i++)
         if (scan->data[i].rank == scan->data[i - 1].rank)
@@ -680,13 +683,12 @@ static void tell_others(const struct tree *tree, const struct choice *choice)
 
 /* ---- the files ------------------------------------------------------------------------------- */
 
-static int add_file(const struct tree *tree, const struct rfs_scan_found *found,
-                    struct rfs_scanned *item)
+static void add_file(const struct tree *tree, const struct rfs_scan_found *found,
+                     struct rfs_scan *out, struct rfs_scanned *item)
 {
     RFS_FREE char *folder = folder_path(tree, found->at);
-    char *path = folder ? rfs_path_join(folder, found->name) : NULL;
 
-    return rfs_scan_add_file(item, path) ? 0 : rfs_fail_memory(tree->err);
+    rfs_scan_add_file(out, item, folder ? rfs_path_join(folder, found->name) : NULL);
 }
 
 /*
@@ -699,24 +701,20 @@ static bool is_taken(const struct tree *tree, const struct rfs_scan_found *chose
 }
 
 /* Adds the ranks to OUT, with what was chosen. */
-static int add_ranks(const struct tree *tree, const struct choice *choice, struct rfs_scan *out)
+static void add_ranks(const struct tree *tree, const struct choice *choice, struct rfs_scan *out)
 {
     const struct rfs_scan *ranks = &tree->all->ranks;
     size_t next = 0;
 
     for (size_t i = 0; i < ranks->n; i++) {
         struct rfs_scanned *item = rfs_scan_add(out, ranks->data[i].rank, ranks->data[i].folder);
-        int rc = item ? 0 : rfs_fail_memory(tree->err);
-        for (; rc == 0 && next < choice->n && choice->files[next]->at == i; next++)
+        for (; next < choice->n && choice->files[next]->at == i; next++)
             if (is_taken(tree, choice->chosen[i], choice->files[next]))
-                rc = add_file(tree, choice->files[next], item);
-        if (rc < 0)
-            return rc;
-        out->present += item->n_files > 0;
+                add_file(tree, choice->files[next], out, item);
+        out->present += item && item->n_files > 0;
     }
     out->format = ranks->format;
     out->whole = ranks->whole;
-    return 0;
 }
 
 /* Takes one checkpoint of each rank, all of one save, out of FILES. */
@@ -724,14 +722,17 @@ static int take_files(const struct tree *tree, const struct rfs_scan_found *cons
                       bool asked, struct rfs_scan *out)
 {
     RFS_CLEANUP(free_choice) struct choice choice = {.files = files, .n = n, .asked = asked};
-    const int rc = choose(tree, &choice);
+    int rc = choose(tree, &choice);
 
     if (rc < 0)
         return rc;
     if (choice.other)
         return fail_mixed(tree, &choice);
     tell_others(tree, &choice);
-    return tell_lost(tree, &choice) ?: add_ranks(tree, &choice, out);
+    rc = tell_lost(tree, &choice);
+    if (rc == 0)
+        add_ranks(tree, &choice, out);
+    return rc;
 }
 
 /* Returns the files of SPEC's save, by rank and name. */

@@ -36,18 +36,13 @@
 #define RANK_END ".pth"
 #define REMEDY_ROOT "give the folder that holds rank_0, rank_1 and so on"
 
-static int take_path(struct rfs_scan *out, enum rfs_format format, char *path,
-                     struct rfs_error *err)
+/* Takes a file, whose path is taken over; NULL counts as out of memory. */
+static void take_path(struct rfs_scan *out, enum rfs_format format, char *path)
 {
-    struct rfs_scanned *item = out->n > 0 ? out->data : rfs_scan_add(out, 0, NULL);
+    rfs_scan_add_file(out, out->n > 0 ? out->data : rfs_scan_add(out, 0, NULL), path);
     out->whole = true;
     out->present = 1;
     out->format = format;
-    if (item && rfs_scan_add_file(item, path))
-        return 0;
-    if (!item)
-        free(path);
-    return rfs_fail_memory(err);
 }
 
 /* Finds the format of a file by its name and, where that says little, its first bytes. */
@@ -118,10 +113,10 @@ static int tell_part(const struct rfs_source_spec *spec, struct rfs_log *log, st
 static int take_parts(const char *path, const struct rfs_scan_found *const *parts, size_t n,
                       struct rfs_scan *out, struct rfs_error *err)
 {
-    int rc = rfs_scan_found_divided(path, parts, n, false, err);
+    const int rc = rfs_scan_found_divided(path, parts, n, false, err);
 
     for (size_t i = 0; rc == 1 && i < n; i++)
-        rc = take_path(out, parts[i]->format, rfs_path_join(path, parts[i]->name), err) ?: 1;
+        take_path(out, parts[i]->format, rfs_path_join(path, parts[i]->name));
     return rc;
 }
 
@@ -162,9 +157,11 @@ int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_log *log, struc
             err, "the folder that the file is in",
             "the source is one file: rank_dir, file, step and epoch have no effect");
     int rc = rfs_scan_is_first(spec->path, format) ? take_beside(spec, out, err) : 0;
-    if (rc == 0)
-        rc = tell_part(spec, log, err) ?: take_path(out, format, strdup(spec->path), err) ?: 1;
-    out->file = rc == 1;
+    if (rc == 0) {
+        take_path(out, format, strdup(spec->path));
+        rc = tell_part(spec, log, err);
+    }
+    out->file = rc >= 0;
     return rc < 0 ? rc : 0;
 }
 
@@ -222,7 +219,8 @@ static int take_named(const struct rfs_source_spec *spec, const char *index, con
     if (!S_ISREG(st.st_mode))
         return rfs_fail(err, -EINVAL, RFS_IN(index), NULL,
                         "it names '%s', which is not a regular file", name);
-    return take_path(out, format, RFS_STEAL(path), err);
+    take_path(out, format, RFS_STEAL(path));
+    return 0;
 }
 
 /* Takes each file that the map names once, in order. */
@@ -269,7 +267,7 @@ static int take_index(const struct rfs_source_spec *spec, char *index,
     if (rc || (map.n == 0 && others))
         return rc;
     rc = take_map(spec, path, &map, out, err);
-    if (rc == 0)
+    if (rc == 0 && out->n > 0)
         out->data[0].weight_map = RFS_STEAL(path);
     return rc;
 }
@@ -353,17 +351,17 @@ static int take_unified(const struct rfs_source_spec *spec, bool hyper, struct r
                         RFS_WEIGHT_MAP_MINDSPORE, hyper, out, err);
     if (rc < 0 || !hyper)
         return rc;
-    char *path = rfs_path_join(spec->path, HYPER);
-    return path ? take_path(out, RFS_FORMAT_SAFETENSORS, path, err) : rfs_fail_memory(err);
+    take_path(out, RFS_FORMAT_SAFETENSORS, rfs_path_join(spec->path, HYPER));
+    return 0;
 }
 
-static int take_name(const struct rfs_source_spec *spec, const char *name, struct rfs_scan *out,
-                     struct rfs_error *err)
+static int take_name(const struct rfs_source_spec *spec, const char *name, struct rfs_scan *out)
 {
     enum rfs_format format = RFS_FORMAT_SAFETENSORS;
 
     rfs_format_of_name(name, &format);
-    return take_path(out, format, rfs_path_join(spec->path, name), err);
+    take_path(out, format, rfs_path_join(spec->path, name));
+    return 0;
 }
 
 /* Returns the place of a name among those of models; MODELS: it is none. */
@@ -448,7 +446,7 @@ static int take_huggingface(const struct rfs_source_spec *spec, const struct see
                         (seen->order == model && names_file(spec, seen->index, seen->model->name)));
 
     if (model < ADAPTER && !indexed)
-        return take_name(spec, seen->model->name, out, err);
+        return take_name(spec, seen->model->name, out);
     if (seen->other)
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path), "move one of them away",
                         "the folder has both '%s' and '%s'", seen->index, seen->other);
@@ -460,7 +458,7 @@ static int take_huggingface(const struct rfs_source_spec *spec, const struct see
     int rc = 0;
     for (unsigned i = 0; i < 3 && rc == 0 && out->n == 0; i++)
         rc = take_unlisted(spec, listing, formats[i], out, err);
-    return rc || out->n > 0 || !seen->model ? rc : take_name(spec, seen->model->name, out, err);
+    return rc || out->n > 0 || !seen->model ? rc : take_name(spec, seen->model->name, out);
 }
 
 /* A link that may lead to a checkpoint. */
@@ -551,7 +549,7 @@ static int take_only(const struct rfs_source_spec *spec, const struct rfs_scan_f
         rfs_scan_foreign(spec->store, spec->path, -EINVAL, err) == -ENOTSUP)
         return -ENOTSUP;
     if (!inside)
-        return take_name(spec, file->name, out, err);
+        return take_name(spec, file->name, out);
     return rfs_fail(err, -EINVAL, RFS_IN(spec->path), remedy,
                     "the folder has '%s', and checkpoints in folders below", file->name);
 }
@@ -594,9 +592,7 @@ static int take_model_parallel(const struct rfs_source_spec *spec,
             return rfs_fail(err, -ENOENT, RFS_IN(spec->path), "copy it there",
                             "has '" RANK_BEGIN "%02" PRIu32 RANK_END "', and '%s' is missing",
                             highest, name);
-        struct rfs_scanned *item = rfs_scan_add(out, rank, NULL);
-        if (!item || !rfs_scan_add_file(item, rfs_path_join(spec->path, name)))
-            return rfs_fail_memory(err);
+        rfs_scan_add_file(out, rfs_scan_add(out, rank, NULL), rfs_path_join(spec->path, name));
     }
     out->present = n;
     out->format = RFS_FORMAT_TORCH;

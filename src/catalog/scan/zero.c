@@ -193,8 +193,8 @@ static int add_param(void *ctx, const struct dirent *entry)
 RFS_COMPARE(by_path, char *, x, y, strcmp(*x, *y))
 
 /* Adds all files zero/NAME/KEY.pt, sorted. */
-static int add_universal(const struct rfs_source_spec *spec, struct rfs_scanned *item,
-                         struct rfs_error *err)
+static int add_universal(const struct rfs_source_spec *spec, struct rfs_scan *out,
+                         struct rfs_scanned *item, struct rfs_error *err)
 {
     RFS_CLEANUP(free_universal) struct universal all = {.spec = spec, .err = err};
     RFS_FREE char *folder = rfs_path_join(spec->path, UNIVERSAL);
@@ -205,8 +205,7 @@ static int add_universal(const struct rfs_source_spec *spec, struct rfs_scanned 
     const int rc = rfs_scan_entry_each(spec->store, folder, add_param, &all, err);
     RFS_SORT_ALL(&all.paths, by_path);
     for (size_t i = 0; rc == 0 && i < all.paths.n; i++)
-        if (!rfs_scan_add_file(item, RFS_STEAL(all.paths.data[i])))
-            return rfs_fail_memory(err);
+        rfs_scan_add_file(out, item, RFS_STEAL(all.paths.data[i]));
     if (rc == 0 && all.paths.n == 0)
         return rfs_fail(err, -EINVAL, RFS_IN(folder), "all files that ds_to_universal wrote",
                         "the universal checkpoint has no parameter");
@@ -222,14 +221,12 @@ int rfs_scan_zero_files(const struct rfs_source_spec *spec, struct rfs_scan *out
     RFS_SORT_ALL(&entries, by_role);
     if (rc == 0)
         rc = check_files(spec, &entries, err);
-    struct rfs_scanned *item = rc ? NULL : rfs_scan_add(out, 0, NULL);
     if (rc)
         return rc;
-    for (size_t i = 0; item && i < entries.n; i++)
-        if (!rfs_scan_add_file(item, rfs_path_join(spec->path, entries.data[i].name)))
-            item = NULL;
-    if (!item)
-        return rfs_fail_memory(err);
-    return entries.data[entries.n - 1].as.role == RFS_ZERO_MODEL ? add_universal(spec, item, err)
-                                                                 : 0;
+    struct rfs_scanned *item = rfs_scan_add(out, 0, NULL);
+    for (size_t i = 0; i < entries.n; i++)
+        rfs_scan_add_file(out, item, rfs_path_join(spec->path, entries.data[i].name));
+    return entries.data[entries.n - 1].as.role == RFS_ZERO_MODEL
+               ? add_universal(spec, out, item, err)
+               : 0;
 }
