@@ -843,8 +843,7 @@ static int make_layouts(struct making *making)
         const int rc = make_layout(making, &rules->rules.data[i], &layout);
         if (rc != 0)
             return rc;
-        if (!rfs_strategy_builder_layout(making->builder, &layout, &making->layout_of[i]))
-            return rfs_fail_memory(making->err);
+        making->layout_of[i] = rfs_strategy_builder_layout(making->builder, &layout);
     }
     return 0;
 }
@@ -864,9 +863,7 @@ static int like_source(struct making *making, const struct rfs_layout *source, u
                     "it would have %u devices%s, but %s=%u asks for %u", layout.devices,
                     making->stages > 1 ? " in each stage" : "", making->use->ranks_option,
                     making->devices * making->stages, making->devices);
-    if (!rfs_strategy_builder_layout(making->builder, &layout, id))
-        return rfs_fail_memory(making->err);
-    making->like[source->id] = *id;
+    making->like[source->id] = *id = rfs_strategy_builder_layout(making->builder, &layout);
     return 0;
 }
 

@@ -142,6 +142,7 @@ struct rfs_strategy_builder {
     struct rfs_intern *keys;       /* of layouts, by content; id = position */
     RFS_VEC(struct placement) placements;
     RFS_VEC(struct rfs_layout) layouts;
+    bool failed; /* for want of memory */
 };
 
 static void builder_free(struct rfs_strategy_builder *builder)
@@ -255,25 +256,27 @@ bool rfs_strategy_same_layout(const struct rfs_layout *a, const struct rfs_layou
            (a->n_edges == 0 || memcmp(a->edge, b->edge, a->n_edges * sizeof *a->edge) == 0);
 }
 
-bool rfs_strategy_builder_layout(struct rfs_strategy_builder *builder, struct rfs_layout *layout,
-                                 uint32_t *id)
+uint32_t rfs_strategy_builder_layout(struct rfs_strategy_builder *builder,
+                                     struct rfs_layout *layout)
 {
     uint64_t key[KEY_WORDS];
     size_t n = layout_key(layout, key);
+    uint32_t edges = 0;
 
     if (layout->n_edges > 0) {
-        const uint32_t edges = rfs_intern_add(builder->strategy->edges, layout->edge,
-                                              layout->n_edges * sizeof *layout->edge);
-        if (edges == RFS_NO_ID)
-            return false;
-        layout->edge = rfs_intern_bytes(builder->strategy->edges, edges, NULL);
+        edges = rfs_intern_add(builder->strategy->edges, layout->edge,
+                               layout->n_edges * sizeof *layout->edge);
         key[n++] = edges;
     }
-    *id = rfs_intern_add(builder->keys, key, n * sizeof *key);
-    if (*id == RFS_NO_ID)
-        return false;
-    layout->id = *id;
-    return *id < builder->layouts.n || RFS_PUSH(&builder->layouts, *layout);
+    layout->id = edges == RFS_NO_ID ? edges : rfs_intern_add(builder->keys, key, n * sizeof *key);
+    builder->failed |= layout->id == RFS_NO_ID;
+    if (builder->failed)
+        return layout->id = 0;
+    if (layout->n_edges > 0)
+        layout->edge = rfs_intern_bytes(builder->strategy->edges, edges, NULL);
+    if (layout->id == builder->layouts.n)
+        builder->failed = !RFS_PUSH(&builder->layouts, *layout);
+    return layout->id;
 }
 
 int rfs_strategy_builder_place(struct rfs_strategy_builder *builder, const char *name, size_t bytes,
@@ -286,8 +289,7 @@ int rfs_strategy_builder_place(struct rfs_strategy_builder *builder, const char 
     if (builder->placements.n >= UINT32_MAX)
         return rfs_fail(err, -EINVAL, RFS_IN(file), NULL, "the strategy has too many layouts");
     at.param = rfs_intern_add(builder->strategy->params, name, bytes);
-    if (at.param == RFS_NO_ID || !RFS_PUSH(&builder->placements, at))
-        return rfs_fail_memory_of(err, file);
+    builder->failed |= at.param == RFS_NO_ID || !RFS_PUSH(&builder->placements, at);
     return 0;
 }
 
@@ -295,15 +297,15 @@ int rfs_strategy_builder_add(struct rfs_strategy_builder *builder, struct rfs_la
 {
     const char *name;
     size_t bytes;
-    uint32_t id, stage;
+    uint32_t stage;
     const int rc = rfs_layout_check(item) ?: split_name(item, &name, &bytes, &stage);
 
     if (rc != 0)
         return rc;
-    if (!rfs_strategy_builder_layout(builder, &item->layout, &id))
-        return rfs_fail_memory_of(item->err, item->file);
     builder->strategy->facts.merged |= bytes < item->name_bytes;
-    return rfs_strategy_builder_place(builder, name, bytes, stage, id, item->err);
+    return rfs_strategy_builder_place(builder, name, bytes, stage,
+                                      rfs_strategy_builder_layout(builder, &item->layout),
+                                      item->err);
 }
 
 RFS_COMPARE(by_stage, struct placement, x, y,
@@ -394,6 +396,8 @@ int rfs_strategy_builder_finish(struct rfs_strategy_builder *builder, struct rfs
     struct rfs_strategy *strategy = builder->strategy;
     int rc;
 
+    if (builder->failed)
+        return rfs_fail_memory_of(err, strategy->name);
     if (builder->placements.n == 0)
         return rfs_fail(err, -EINVAL, RFS_IN(strategy->name),
                         "a strategy saved by a run with tensor or data parallelism",

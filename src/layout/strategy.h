@@ -119,10 +119,11 @@ int rfs_strategy_builder_add(struct rfs_strategy_builder *builder, struct rfs_la
 int rfs_strategy_builder_place(struct rfs_strategy_builder *builder, const char *name, size_t bytes,
                                uint32_t stage, uint32_t layout_id, struct rfs_error *err);
 /*
- * Adds a layout that is known to be right, and sets its id in it, too. False when out of memory.
+ * Adds a layout that is known to be right. Returns its id, which it has then, too; 0 when out of
+ * memory, of which rfs_strategy_builder_finish has the message.
  */
-bool rfs_strategy_builder_layout(struct rfs_strategy_builder *builder, struct rfs_layout *layout,
-                                 uint32_t *id);
+uint32_t rfs_strategy_builder_layout(struct rfs_strategy_builder *builder,
+                                     struct rfs_layout *layout);
 /*
  * Makes the strategy of all that was added, once all stages and devices are found to agree. *out is
  * the caller's; the builder can only be freed then. 0, or -errno with *err filled.

@@ -37,15 +37,13 @@ static int add_held(struct rfs_strategy_builder *builder, struct rfs_layout_buil
 {
     const char *name =
         rfs_intern_text(chunks->tables->names, chunks->tensors.data[held->tensor].name);
-    uint32_t id;
 
     rfs_layout_begin(item, name, strlen(name));
     const int rc = fill(item, layouts, rfs_mindformers_layout_of(layouts, held->tensor));
-    if (rc)
-        return rc;
-    if (!rfs_strategy_builder_layout(builder, &item->layout, &id))
-        return rfs_fail_memory(item->err);
-    return rfs_strategy_builder_place(builder, name, strlen(name), held->stage, id, item->err);
+    return rc ? rc
+              : rfs_strategy_builder_place(builder, name, strlen(name), held->stage,
+                                           rfs_strategy_builder_layout(builder, &item->layout),
+                                           item->err);
 }
 
 /* Makes the strategy of the training that saved a Checkpoint 2.0. NAME is for messages. */
