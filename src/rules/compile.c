@@ -460,7 +460,8 @@ static int run_rule(struct compiling *c, enum pass pass, struct sighting *sighti
         return rc;
     if (pass == FIND_SIDE)
         return sight_rule(c, sighting);
-    return RFS_PUSH(&c->applied, c->statement) ? rfs_rules_make(c) : rfs_fail_memory(c->err);
+    RULES_PUSH(c, &c->applied, c->statement);
+    return rfs_rules_make(c);
 }
 
 /* Runs a statement. TIED: it counts because of tie_word_embeddings. */
@@ -484,7 +485,9 @@ static int run_statement(struct compiling *c, enum pass pass, struct sighting *s
     case STATEMENT_RULE:
         return run_rule(c, pass, sighting);
     default:
-        return pass == FIND_SIDE || RFS_PUSH(&c->waiting, waiting) ? 0 : rfs_fail_memory(c->err);
+        if (pass != FIND_SIDE)
+            RULES_PUSH(c, &c->waiting, waiting);
+        return 0;
     }
 }
 
@@ -654,8 +657,7 @@ static int repeat_links(struct compiling *c, uint32_t from, const char *name)
         if (link.made != from)
             continue;
         link.made = to;
-        if (!RFS_PUSH(&map->links, link))
-            return rfs_fail_memory(c->err);
+        RULES_PUSH(c, &map->links, link);
     }
     return 0;
 }
@@ -663,13 +665,12 @@ static int repeat_links(struct compiling *c, uint32_t from, const char *name)
 /* Returns, in the map's arena, how the bytes of a copy can be made to agree. */
 static const char *remedy_of(struct compiling *c, bool tied)
 {
-    RFS_FREE char *text =
-        tied ? rfs_text_printf("\"tie_word_embeddings\": false in %s, if the model's output has "
-                               "weights of its own",
-                               rfs_hf_config_name(c->input->config))
-             : strdup("rules of your own that make a tensor of each");
-
-    return text ? rfs_arena_text(&c->map->arena, text, strlen(text)) : NULL;
+    return tied
+               ? rfs_arena_printf(&c->map->arena,
+                                  "\"tie_word_embeddings\": false in %s, if the model's output has "
+                                  "weights of its own",
+                                  rfs_hf_config_name(c->input->config))
+               : "rules of your own that make a tensor of each";
 }
 
 /* Leaves out a tensor of the source that should be a copy of another. */
@@ -681,8 +682,6 @@ static int leave_out(struct compiling *c, uint32_t original, uint32_t copy, bool
 
     found.remedy = remedy_of(c, tied);
     found.file = rfs_arena_text(&c->map->arena, c->statement->file, strlen(c->statement->file));
-    if (!found.file || !found.remedy)
-        return rfs_fail_memory(c->err);
     if (like->kind != of->kind || like->dtype != of->dtype || like->shape != of->shape)
         return RULES_FAIL(
             c, rfs_rules_tensor_name(c, c->source, copy), found.remedy,
@@ -692,7 +691,8 @@ static int leave_out(struct compiling *c, uint32_t original, uint32_t copy, bool
             rfs_dtype_name((enum rfs_dtype)of->dtype), rfs_rules_show(of->shape).text);
     drop(c, copy);
     c->sides[c->source].tensors.data[original].original = true;
-    return RFS_PUSH(&c->map->copies, found) ? 0 : rfs_fail_memory(c->err);
+    RULES_PUSH(c, &c->map->copies, found);
+    return 0;
 }
 
 static int repeat_one(struct compiling *c, bool tied)
@@ -781,7 +781,9 @@ static int add_made(struct compiling *c, uint32_t tensor)
     memcpy(made.type.dims, of->shape->dims, of->shape->ndim * sizeof *of->shape->dims);
     if (!rfs_type_bytes(&made.type, &made.type.bytes))
         return RULES_FAIL(c, name, NULL, "would have more than 2^63 bytes");
-    return made.file && RFS_PUSH(&map->made, made) ? 0 : rfs_fail_memory(c->err);
+    map->arena.failed |= made.file == NULL;
+    RULES_PUSH(c, &map->made, made);
+    return 0;
 }
 
 /* Orders links by the tensor that they make, and lists those tensors. */
@@ -811,6 +813,8 @@ static int finish_made(struct compiling *c)
         if (rc)
             return rc;
     }
+    if (map->arena.failed)
+        return rfs_fail_memory(c->err);
     for (size_t i = 0; i < map->links.n; i++)
         map->links.data[i].made = position[map->links.data[i].made];
     RFS_SORT_ALL(&map->links, by_made);
@@ -962,9 +966,9 @@ static int compile(const struct rfs_rules *rules, const struct rfs_rules_input *
     for (int side = 0; side < 2; side++) {
         const char *name = rules->sides[side];
         c.map->side[side] = rfs_arena_text(&c.map->arena, name, strlen(name));
-        if (!c.map->side[side])
-            return rfs_fail_memory(err);
     }
+    if (c.map->arena.failed)
+        return rfs_fail_memory(err);
     c.map->names = RFS_STEAL(c.sides[!c.source].names);
     *out = RFS_STEAL(c.map);
     return 0;

@@ -129,6 +129,12 @@ struct compiling {
 #define RULES_FAIL(c, param, remedy, ...)                                                          \
     rfs_lex_fail((c)->statement->file, (c)->statement->line, param, remedy, (c)->err, __VA_ARGS__)
 
+/*
+ * Appends to a vector. When out of memory nothing is appended, and the map's arena has FAILED set,
+ * at which rfs_rules_survive and rfs_rules_failures_end look.
+ */
+#define RULES_PUSH(c, v, ...) ((void)(RFS_PUSH(v, __VA_ARGS__) || ((c)->map->arena.failed = true)))
+
 /* ---- failures (failures.c) ------------------------------------------------------------------- */
 
 /*

@@ -37,6 +37,8 @@ int rfs_rules_survive(struct compiling *c, int rc)
     const bool follows = c->follows;
 
     c->follows = false;
+    if (c->map->arena.failed)
+        return rfs_fail_memory(c->err);
     if (rc != -EINVAL || c->err->usage)
         return rc;
     if (statement && statement->hint) {
@@ -47,8 +49,8 @@ int rfs_rules_survive(struct compiling *c, int rc)
     if (!c->failures || *c->work > RULES_MOST_WORK || c->failed.n == MOST_FAILED ||
         (statement && statement->kind == STATEMENT_MODELS))
         return rc;
-    if (statement && !RFS_PUSH(&c->failed, statement))
-        return rfs_fail_memory(c->err);
+    if (statement)
+        RULES_PUSH(c, &c->failed, statement);
     const bool room = follows || keep(c->failures, c->err);
     *c->err = (struct rfs_error){0};
     return room ? 0 : -EINVAL;
@@ -56,6 +58,8 @@ int rfs_rules_survive(struct compiling *c, int rc)
 
 int rfs_rules_failures_end(struct compiling *c, int rc)
 {
+    if (c->map->arena.failed)
+        return rfs_fail_memory(c->err);
     if (!c->failures)
         return rc;
     if (rc == -EINVAL && !c->err->usage && c->err->code)

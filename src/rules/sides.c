@@ -135,8 +135,7 @@ int rfs_rules_take_rows(struct compiling *c, int side, uint32_t tensor,
         return taken_twice(c, side, tensor, of->taken);
     of->taken = c->statement;
     fresh.next = of->takings;
-    if (!RFS_PUSH(&c->takings, fresh))
-        return rfs_fail_memory(c->err);
+    RULES_PUSH(c, &c->takings, fresh);
     of->takings = (uint32_t)c->takings.n;
     return 0;
 }
