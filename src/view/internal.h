@@ -367,8 +367,8 @@ int rfs_view_take_sources(struct rfs_view *view, struct rfs_rank_plan *plan, str
 
 /*
  * Shows the file at PATH as it is, or without CUT, by the name NAME as the view's next file.
- * Nothing is shown if there is no such file. It is read when it is asked for, as sources are.
- * Returns 0, or -errno with *err filled.
+ * Nothing is shown if there is no such file. It is read when it is asked for, as sources are. PATH
+ * may be NULL, for want of memory. Returns 0, or -errno with *err filled.
  */
 int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
                      const struct rfs_hf_cuts *cuts, struct rfs_error *err);

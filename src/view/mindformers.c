@@ -237,7 +237,7 @@ static int pass_on_common(struct rfs_view *view, struct rfs_error *err)
         return rfs_view_pass_on_own(view, COMMON, err);
     const char *file = rfs_files_path(files, 0);
     RFS_FREE char *path = rfs_text_printf("%.*s" COMMON, (int)(rfs_path_name(file) - file), file);
-    return path ? rfs_view_pass_on(view, path, COMMON, NULL, err) : rfs_fail_memory(err);
+    return rfs_view_pass_on(view, path, COMMON, NULL, err);
 }
 
 static int open_mindformers(struct rfs_view *view, struct rfs_error *err)

@@ -326,7 +326,7 @@ int rfs_view_model_show(struct rfs_view *view, const struct rfs_view_model_confi
 
     for (size_t i = 0; i < names->n && rc == 0; i++) {
         RFS_FREE char *path = rfs_path_join(folder, names->data[i]);
-        rc = path ? rfs_view_pass_on(view, path, names->data[i], NULL, err) : rfs_fail_memory(err);
+        rc = rfs_view_pass_on(view, path, names->data[i], NULL, err);
     }
     return rc;
 }

@@ -250,6 +250,8 @@ int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
     struct rfs_files *files = rfs_catalog_files(view->catalog);
     struct stat st;
 
+    if (!path)
+        return rfs_fail_memory(err);
     const int there = rfs_beneath_stat(rfs_files_beneath(files), rfs_files_store(files), path, &st);
     if (there == -ENOENT)
         return 0;
@@ -268,7 +270,5 @@ int rfs_view_pass_on_own(struct rfs_view *view, const char *name, struct rfs_err
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->source);
     RFS_FREE char *path = chunked ? rfs_path_join(chunked->folder, name) : NULL;
 
-    if (!chunked)
-        return 0;
-    return path ? rfs_view_pass_on(view, path, name, NULL, err) : rfs_fail_memory(err);
+    return chunked ? rfs_view_pass_on(view, path, name, NULL, err) : 0;
 }
