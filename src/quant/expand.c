@@ -228,7 +228,13 @@ void rfs_quant_expand_columns(const struct rfs_quant *quant, unsigned char *dst,
 static void expand_block(const struct rfs_quant *quant, unsigned char *dst,
                          const unsigned char *codes, uint64_t at, size_t n, float scale, float zero)
 {
-    const size_t done = rfs_quant_expand_vectors(quant, dst, codes, at, n, scale, zero);
+    const bool halves = rfs_quant_code_bits(quant) == 4;
+    const bool vectors =
+        quant->round != RFS_FLOAT16 && !(halves && at % 2 != 0) && __builtin_isfinite(scale);
+    const size_t done =
+        vectors
+            ? rfs_quant_expand_vectors(quant, dst, codes + (halves ? at / 2 : at), n, scale, zero)
+            : 0;
 
     if (done == n)
         return;

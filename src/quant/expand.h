@@ -69,10 +69,12 @@ void rfs_quant_expand_portably(const struct rfs_quant *quant, unsigned char *dst
  * have none.
  */
 #if defined(__x86_64__) || defined(__aarch64__)
-/* Expands the first codes, as many as it can at once; returns how many. */
+/*
+ * Expands the first of N codes, as many as it can at once; returns how many. The first one begins a
+ * byte, SCALE is finite, and products are not rounded to Float16.
+ */
 size_t rfs_quant_expand_vectors(const struct rfs_quant *quant, unsigned char *dst,
-                                const unsigned char *codes, uint64_t at, size_t n, float scale,
-                                float zero);
+                                const unsigned char *codes, size_t n, float scale, float zero);
 /*
  * Expands codes of a row from code FROM on, which is there, as many as it can at once, by tables of
  * products. Returns the first code that it has not expanded.
@@ -81,10 +83,10 @@ size_t rfs_quant_expand_tables(const struct rfs_quant *quant, unsigned char *dst
                                const struct rfs_quant_row *row, size_t from);
 #else
 static inline size_t rfs_quant_expand_vectors(const struct rfs_quant *quant, unsigned char *dst,
-                                              const unsigned char *codes, uint64_t at, size_t n,
-                                              float scale, float zero)
+                                              const unsigned char *codes, size_t n, float scale,
+                                              float zero)
 {
-    (void)quant, (void)dst, (void)codes, (void)at, (void)n, (void)scale, (void)zero;
+    (void)quant, (void)dst, (void)codes, (void)n, (void)scale, (void)zero;
     return 0;
 }
 static inline size_t rfs_quant_expand_tables(const struct rfs_quant *quant, unsigned char *dst,

@@ -271,42 +271,27 @@ RFS_INLINE size_t expand(enum rfs_quant_code code, const struct rfs_quant *quant
     return i;
 }
 
-#define EXPAND(name, code)                                                                         \
-    static size_t name(const struct rfs_quant *quant, unsigned char *dst,                          \
-                       const unsigned char *codes, size_t n, float scale, float zero)              \
-    {                                                                                              \
-        return expand(code, quant, dst, codes, n, scale, zero);                                    \
-    }
-
-EXPAND(expand_e4m3, RFS_QUANT_E4M3)
-EXPAND(expand_int8, RFS_QUANT_INT8)
-EXPAND(expand_uint8, RFS_QUANT_UINT8)
-EXPAND(expand_uint4, RFS_QUANT_UINT4)
-EXPAND(expand_e2m1, RFS_QUANT_E2M1)
-EXPAND(expand_e2m1_0, RFS_QUANT_E2M1_0)
-EXPAND(expand_e2m1_2, RFS_QUANT_E2M1_2)
-
-typedef size_t expand_fn(const struct rfs_quant *, unsigned char *, const unsigned char *, size_t,
-                         float, float);
-
 size_t rfs_quant_expand_vectors(const struct rfs_quant *quant, unsigned char *dst,
-                                const unsigned char *codes, uint64_t at, size_t n, float scale,
-                                float zero)
+                                const unsigned char *codes, size_t n, float scale, float zero)
 {
-    static expand_fn *const fns[] = {
-        [RFS_QUANT_E4M3] = expand_e4m3,     [RFS_QUANT_INT8] = expand_int8,
-        [RFS_QUANT_UINT8] = expand_uint8,   [RFS_QUANT_UINT4] = expand_uint4,
-        [RFS_QUANT_E2M1] = expand_e2m1,     [RFS_QUANT_E2M1_0] = expand_e2m1_0,
-        [RFS_QUANT_E2M1_2] = expand_e2m1_2,
-    };
-    const bool halves = rfs_quant_code_bits(quant) == 4;
-    const bool whole = quant->code == RFS_QUANT_INT8 || quant->code == RFS_QUANT_UINT8 ||
-                       quant->code == RFS_QUANT_UINT4;
-
-    if (!fns[quant->code] || n < STEP || quant->round == RFS_FLOAT16 || (halves && at % 2 != 0) ||
-        !__builtin_isfinite(scale))
+    switch ((enum rfs_quant_code)quant->code) {
+    case RFS_QUANT_E4M3:
+        return expand(RFS_QUANT_E4M3, quant, dst, codes, n, scale, 0);
+    case RFS_QUANT_INT8:
+        return expand(RFS_QUANT_INT8, quant, dst, codes, n, scale, zero);
+    case RFS_QUANT_UINT8:
+        return expand(RFS_QUANT_UINT8, quant, dst, codes, n, scale, zero);
+    case RFS_QUANT_UINT4:
+        return expand(RFS_QUANT_UINT4, quant, dst, codes, n, scale, zero);
+    case RFS_QUANT_E2M1:
+        return expand(RFS_QUANT_E2M1, quant, dst, codes, n, scale, 0);
+    case RFS_QUANT_E2M1_0:
+        return expand(RFS_QUANT_E2M1_0, quant, dst, codes, n, scale, 0);
+    case RFS_QUANT_E2M1_2:
+        return expand(RFS_QUANT_E2M1_2, quant, dst, codes, n, scale, 0);
+    default:
         return 0;
-    return fns[quant->code](quant, dst, codes + (halves ? at / 2 : at), n, scale, whole ? zero : 0);
+    }
 }
 
 #endif

@@ -167,42 +167,34 @@ RFS_INLINE size_t expand(enum rfs_quant_code code, bool plain, const struct rfs_
     return i;
 }
 
-#define EXPAND(name, code, plain)                                                                  \
-    RFS_AVX2 static size_t name(const struct rfs_quant *quant, unsigned char *dst,                 \
-                                const unsigned char *codes, size_t n, float scale, float zero)     \
-    {                                                                                              \
-        return expand(code, plain, quant, dst, codes, n, scale, zero);                             \
+RFS_AVX2 static size_t by_code(const struct rfs_quant *quant, unsigned char *dst,
+                               const unsigned char *codes, size_t n, float scale, float zero)
+{
+    switch ((enum rfs_quant_code)quant->code) {
+    case RFS_QUANT_E4M3:
+        return expand(RFS_QUANT_E4M3, true, quant, dst, codes, n, scale, zero);
+    case RFS_QUANT_INT8:
+        return expand(RFS_QUANT_INT8, false, quant, dst, codes, n, scale, zero);
+    case RFS_QUANT_UINT8:
+        return expand(RFS_QUANT_UINT8, false, quant, dst, codes, n, scale, zero);
+    case RFS_QUANT_UINT4:
+        return zero != 0 ? expand(RFS_QUANT_UINT4, false, quant, dst, codes, n, scale, zero)
+                         : expand(RFS_QUANT_UINT4, true, quant, dst, codes, n, scale, zero);
+    case RFS_QUANT_E2M1:
+        return expand(RFS_QUANT_E2M1, true, quant, dst, codes, n, scale, zero);
+    case RFS_QUANT_E2M1_0:
+        return expand(RFS_QUANT_E2M1_0, true, quant, dst, codes, n, scale, zero);
+    case RFS_QUANT_E2M1_2:
+        return expand(RFS_QUANT_E2M1_2, true, quant, dst, codes, n, scale, zero);
+    default:
+        return 0;
     }
-
-EXPAND(expand_e4m3, RFS_QUANT_E4M3, true)
-EXPAND(expand_int8, RFS_QUANT_INT8, false)
-EXPAND(expand_uint8, RFS_QUANT_UINT8, false)
-EXPAND(expand_uint4, RFS_QUANT_UINT4, true)
-EXPAND(expand_uint4_zero, RFS_QUANT_UINT4, false)
-EXPAND(expand_e2m1, RFS_QUANT_E2M1, true)
-EXPAND(expand_e2m1_0, RFS_QUANT_E2M1_0, true)
-EXPAND(expand_e2m1_2, RFS_QUANT_E2M1_2, true)
-
-typedef size_t expand_fn(const struct rfs_quant *, unsigned char *, const unsigned char *, size_t,
-                         float, float);
+}
 
 size_t rfs_quant_expand_vectors(const struct rfs_quant *quant, unsigned char *dst,
-                                const unsigned char *codes, uint64_t at, size_t n, float scale,
-                                float zero)
+                                const unsigned char *codes, size_t n, float scale, float zero)
 {
-    static expand_fn *const fns[] = {
-        [RFS_QUANT_E4M3] = expand_e4m3,    [RFS_QUANT_INT8] = expand_int8,
-        [RFS_QUANT_UINT8] = expand_uint8,  [RFS_QUANT_UINT4] = expand_uint4,
-        [RFS_QUANT_E2M1] = expand_e2m1,    [RFS_QUANT_E2M1_0] = expand_e2m1_0,
-        [RFS_QUANT_E2M1_2] = expand_e2m1_2};
-    const bool halves = rfs_quant_code_bits(quant) == 4;
-    const bool shifted = quant->code == RFS_QUANT_UINT4 && zero != 0;
-    expand_fn *const fn = shifted ? expand_uint4_zero : fns[quant->code];
-
-    if (!fn || n < STEP || quant->round == RFS_FLOAT16 || (halves && at % 2 != 0) ||
-        !__builtin_isfinite(scale) || !rfs_processor_has_avx2())
-        return 0;
-    return fn(quant, dst, codes + (halves ? at / 2 : at), n, scale, zero);
+    return rfs_processor_has_avx2() ? by_code(quant, dst, codes, n, scale, zero) : 0;
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
