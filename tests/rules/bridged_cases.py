@@ -106,11 +106,11 @@ def real_gpt(config, tp):
     megatron_gpt.stand_ins()
     of = megatron_config(config, tp)
     spec = get_gpt_decoder_block_spec(of, use_transformer_engine=False, normalization="RMSNorm")
-    _, _, of_minimax = mcore_bridge_program.bridges()
+    _, minimax = mcore_bridge_program.bridges()
     for layer in spec.layer_specs:
         attention = layer.submodules.self_attention
         if config["model_type"] == "minimax_m2":
-            attention.module = of_minimax
+            attention.module = minimax.MinimaxM2SelfAttention
         else:
             attention.submodules.core_attention = sparse_attention()
     mtp = {"mtp_block_spec": get_gpt_mtp_block_spec(of, spec, use_transformer_engine=False)} if of.mtp_num_layers else {}

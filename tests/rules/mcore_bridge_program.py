@@ -24,7 +24,7 @@ def package(name, stands_in=False):
 
 
 def bridges():
-    """The module with its loader, those of the models that have one of their own, and minimax_m2's attention."""
+    """The module with its loader, and that of minimax_m2."""
     if "mcore_bridge" not in sys.modules:
         for name in ("", ".bridge", ".model", ".model.gpts"):
             package("mcore_bridge" + name)
@@ -36,9 +36,17 @@ def bridges():
         from mcore_bridge.bridge.gpt_bridge import GPTBridge
         sys.modules["mcore_bridge.bridge"].GPTBridge = GPTBridge
     from mcore_bridge.bridge import gpt_bridge
-    from mcore_bridge.model.gpts import minimax_m2, nemotron_h
-    loaders = {"minimax_m2": minimax_m2.MinimaxM2Bridge, "nemotron_h": nemotron_h.NemotronHBridge}
-    return gpt_bridge, loaders, minimax_m2.MinimaxM2SelfAttention
+    from mcore_bridge.model.gpts import minimax_m2
+    return gpt_bridge, minimax_m2
+
+
+def loader_of(kind):
+    """The class that loads a kind of model."""
+    general, minimax = bridges()
+    if kind == "nemotron_h":  # whose module wants that of a MambaModel, which is there by now
+        from mcore_bridge.model.gpts import nemotron_h
+        return nemotron_h.NemotronHBridge
+    return minimax.MinimaxM2Bridge if kind == "minimax_m2" else general.GPTBridge
 
 
 def named_twice(real):
@@ -61,8 +69,8 @@ def named_twice(real):
 
 def load(real, tensors, kind, tied, **more):
     """This rank's part of TENSORS, name -> tensor, becomes its parameters. MORE is of its config."""
-    general, loaders, _ = bridges()
-    loader = loaders.get(kind, general.GPTBridge)
+    general, _ = bridges()
+    loader = loader_of(kind)
     own = {"hf_model_type": kind, "llm_model_type": kind, "is_multimodal": False, "hf_config": None, "task_type": "causal_lm",
            "enable_hyper_connections": False, "attention_output_gate": False, "fp8_param": False,
            "untie_embeddings_and_output_weights": not tied, "padded_vocab_size": real.vocab_size, **more}
