@@ -12,5 +12,6 @@ librfs_la_SOURCES += \
 	src/assemble/kernels.c src/assemble/kernels.h \
 	src/assemble/kernels_neon.c src/assemble/kernels_x86.c src/assemble/kernels_vectors.h \
 	src/assemble/prefetch.c src/assemble/prefetch.h \
+	src/assemble/sequential.c src/assemble/sequential.h \
 	src/assemble/shape.c src/assemble/shape.h \
 	src/assemble/transpose.c src/assemble/transpose.h

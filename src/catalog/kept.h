@@ -21,7 +21,7 @@
  *   40  the body: data whose places, lengths and checksums are in the table
  *   …   the table, up to the end: the key (u32 length, text), then the kind's own fields
  *
- * kept_index.c and view/kept_sizes.c draw the tables.
+ * kept_index.c and kept_sizes.c draw the tables.
  *
  * Threads: any thread may call all functions but open and close; a file or a draft belongs to one
  * thread at a time, except for rfs_kept_read_body.

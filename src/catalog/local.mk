@@ -10,6 +10,8 @@ librfs_la_SOURCES += \
 	src/catalog/kept.h \
 	src/catalog/kept_index.c \
 	src/catalog/kept_index.h \
+	src/catalog/kept_sizes.c \
+	src/catalog/kept_sizes.h \
 	src/catalog/weigh.c \
 	src/catalog/scan/aside.c \
 	src/catalog/scan/aside.h \

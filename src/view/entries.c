@@ -8,7 +8,7 @@
 #include "store/crypt/key.h"
 #include "view/follow.h"
 #include "view/hidden.h"
-#include "view/kept_sizes.h"
+#include "view/sizes.h"
 
 #include <sys/stat.h>
 

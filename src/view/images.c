@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "formats/formats.h"
 #include "view/internal.h"
-#include "view/kept_sizes.h"
+#include "view/sizes.h"
 
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
 #include <xxhash.h>

@@ -92,7 +92,7 @@ struct rfs_format_content;
 struct rfs_format_row;
 struct rfs_view_image;
 struct rfs_view_rules;
-struct rfs_view_sizes;
+struct rfs_kept_sizes;
 
 /* The kind of a plain view: how its files and those of the hidden folder are made. */
 struct rfs_view_kind {
@@ -141,7 +141,7 @@ struct rfs_view_save {
 
 /* The sizes of files that were kept for this view, and those that will be for the next. */
 struct rfs_view_kept {
-    _Atomic(struct rfs_view_sizes *) loaded; /* owned; NULL: nothing was kept */
+    _Atomic(struct rfs_kept_sizes *) loaded; /* owned; NULL: nothing was kept */
     struct rfs_once once;                    /* guarded by the view's lock */
     atomic_bool gone;                        /* the source was changed: they are invalid */
     atomic_bool wrong;                       /* a size is wrong: to be kept anew */
@@ -191,7 +191,7 @@ struct rfs_view {
     pthread_mutex_t lock; /* guards images, checksums, sizes and names; a leaf lock */
     pthread_cond_t made;  /* a checksum, a comparison or the kept sizes are */
     struct rfs_view_images images;
-    struct rfs_view_kept kept;     /* kept_sizes.h */
+    struct rfs_view_kept kept;     /* sizes.h */
     struct rfs_view_hidden hidden; /* hidden.h */
 };
 

@@ -7,6 +7,7 @@
  * Memory: 24 bytes a load and 24 a task, the slice of each task under way, and a scratch for each
  * thread.
  */
+#include "assemble/sequential.h"
 #include "base/cancel.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -18,7 +19,6 @@
 #include "view/hidden.h"
 #include "view/internal.h"
 #include "view/rules_view.h"
-#include "view/sequential.h"
 
 #define TASK (16 * RFS_PIECE)
 

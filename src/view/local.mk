@@ -26,11 +26,9 @@ librfs_la_SOURCES += \
 	src/view/read.c \
 	src/view/rules_view.c \
 	src/view/rules_view.h \
-	src/view/kept_sizes.c \
-	src/view/kept_sizes.h \
-	src/view/sequential.c \
-	src/view/sequential.h \
 	src/view/shown.c \
+	src/view/sizes.c \
+	src/view/sizes.h \
 	src/view/start.h \
 	src/view/statistics.c \
 	src/view/statistics.h \

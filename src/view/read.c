@@ -7,6 +7,7 @@
  * their bytes are read: the file's own bytes are read through once. Other readers of a .ckpt file's
  * checksum wait meanwhile.
  */
+#include "assemble/sequential.h"
 #include "base/cancel.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -20,7 +21,6 @@
 #include "view/hidden.h"
 #include "view/internal.h"
 #include "view/rules_view.h"
-#include "view/sequential.h"
 
 #include <zlib.h>
 

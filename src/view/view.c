@@ -22,9 +22,9 @@
 #include "view/follow.h"
 #include "view/hidden.h"
 #include "view/internal.h"
-#include "view/kept_sizes.h"
 #include "view/kinds.h"
 #include "view/rules_view.h"
+#include "view/sizes.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -8,6 +8,7 @@ check_PROGRAMS += \
 	tests/unit/assemble/test_kernels \
 	tests/unit/assemble/test_latency \
 	tests/unit/assemble/test_prefetch \
+	tests/unit/assemble/test_sequential \
 	tests/unit/assemble/test_strided
 TESTS += \
 	tests/unit/assemble/test_assembler \
@@ -18,6 +19,7 @@ TESTS += \
 	tests/unit/assemble/test_kernels \
 	tests/unit/assemble/test_latency \
 	tests/unit/assemble/test_prefetch \
+	tests/unit/assemble/test_sequential \
 	tests/unit/assemble/test_strided
 tests_unit_assemble_test_assembler_SOURCES = tests/unit/assemble/test_assembler.c \
 	tests/unit/assemble/support.c tests/unit/assemble/support.h
@@ -43,3 +45,6 @@ tests_unit_assemble_test_latency_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_assemble_test_prefetch_SOURCES = tests/unit/assemble/test_prefetch.c \
 	tests/unit/assemble/support.c tests/unit/assemble/support.h
 tests_unit_assemble_test_prefetch_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_assemble_test_sequential_SOURCES = tests/unit/assemble/test_sequential.c \
+	tests/support/tree.c tests/support/tree.h
+tests_unit_assemble_test_sequential_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -19,7 +19,6 @@ view_tests = \
 	tests/unit/view/test_saves \
 	tests/unit/view/test_start \
 	tests/unit/view/test_statistics \
-	tests/unit/view/test_sequential \
 	tests/unit/view/test_view
 check_PROGRAMS += $(view_tests)
 TESTS += $(view_tests)
@@ -43,11 +42,6 @@ tests_unit_view_test_archives_SOURCES = $(view_support) tests/unit/view/test_arc
 tests_unit_view_test_archives_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_statistics_SOURCES = $(view_support) tests/unit/view/test_statistics.c
 tests_unit_view_test_statistics_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_view_test_sequential_SOURCES = \
-	tests/support/tree.c \
-	tests/support/tree.h \
-	tests/unit/view/test_sequential.c
-tests_unit_view_test_sequential_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_hidden_SOURCES = $(view_support) tests/unit/view/test_hidden.c
 tests_unit_view_test_hidden_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_left_out_SOURCES = $(view_support) \

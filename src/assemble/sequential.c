@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/sequential.h"
+#include "assemble/sequential.h"
 
 #include "base/checked.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much is read ahead of which reader. */
-#include "view/sequential.h"
+#include "assemble/sequential.h"
 
 #include "tests/support/tree.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sizes of the files of a view of ranks, kept on disk for the next view of this source by these
- * strategies and options (catalog/kept.h describes the place), so that listing them plans
- * nothing.
+ * strategies and options (catalog/kept_sizes.h), so that listing them plans nothing.
  *
  * They are used only while all files of the source have the path, inode, size, mtime and ctime that
  * were kept with them. This is checked again after a second; the sources of a file's bytes are
