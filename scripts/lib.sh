@@ -40,7 +40,7 @@ megatron_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/megatron
 # The last one that flattens the state of its optimizer in it.
 flattening_megatron_version=0.13.1
 flattening_megatron_folder=$megatron_folder-$flattening_megatron_version
-# The program that converts between Megatron's names and HuggingFace's, and what it imports besides.
+# Programs that convert between Megatron's names and HuggingFace's, and what the first one imports besides.
 mbridge_version=0.15.1
 einops_version=0.8.2
 mbridge_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/mbridge

@@ -208,6 +208,16 @@ static int read_rules(struct rfs_store *store, const char *option, const char *v
     return rc ? rc : rfs_layout_rules_parse(value, data, size, out, err);
 }
 
+/* Finds a key of the config. That of a model with images has those of its text in an object. */
+static const struct rfs_hf_value *find_key(const struct rfs_hf_config *config, const char *key)
+{
+    const struct rfs_hf_value *value = rfs_hf_config_find(config, key);
+    char inner[128];
+
+    snprintf(inner, sizeof inner, "text_config.%s", key);
+    return value ?: rfs_hf_config_find(config, inner);
+}
+
 static const struct rfs_hf_value *find_value(const struct rfs_hf_config *config, const char *key)
 {
     /* A config may have another key for the same number. */
@@ -222,11 +232,11 @@ static const struct rfs_hf_value *find_value(const struct rfs_hf_config *config,
         {"num_experts", "n_routed_experts"},
         {"num_experts", "num_local_experts"},
     };
-    const struct rfs_hf_value *value = rfs_hf_config_find(config, key);
+    const struct rfs_hf_value *value = find_key(config, key);
 
     for (size_t i = 0; i < sizeof others / sizeof *others && !value; i++)
         if (strcmp(others[i][0], key) == 0)
-            value = rfs_hf_config_find(config, others[i][1]);
+            value = find_key(config, others[i][1]);
     return value;
 }
 

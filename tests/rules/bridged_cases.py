@@ -193,7 +193,7 @@ class Case:
             return f"to HuggingFace: {problem}"
         target = os.path.join(folder, "again")
         problem = compared.export(self, os.path.join(folder, "hf"), target, self.to_megatron(layers, view="unified")) or \
-            hybrid_cases.same(hybrid_cases.Case.read(target), self.trained)
+            hybrid_cases.same(hybrid_cases.read(target), self.trained)
         return problem and f"from HuggingFace: {problem}" or self.check_more(folder)
 
     def check_more(self, folder):
@@ -211,14 +211,14 @@ class Case:
         target = os.path.join(folder, "hf-cut")
         problem = compared.export(self, os.path.join(folder, "hf"), target, {"dst_rules": f"tp{tp}", "format": "safetensors"})
         for rank in range(tp):
-            have = problem or hybrid_cases.Case.read(os.path.join(target, f"rank_{rank}"))
+            have = problem or hybrid_cases.read(os.path.join(target, f"rank_{rank}"))
             problem = problem or views.tensors_differ({n: megatron_cases.as_value(t) for n, t in have.items()},
                                                       {n: self.planned(n, t, rank, tp) for n, t in self.tensors.items()})
         if "kv_lora_rank" not in self.config:  # ready cuts leave latent attention to rules of one's own
             target = os.path.join(folder, "cut")
             problem = problem or compared.export(self, os.path.join(folder, "hf"), target, self.to_megatron(dst_rules=f"tp{tp},etp1"))
             for rank in range(tp):
-                have = problem or hybrid_cases.Case.read(os.path.join(target, f"rank_{rank}"))
+                have = problem or hybrid_cases.read(os.path.join(target, f"rank_{rank}"))
                 problem = problem or hybrid_cases.same(have, self.saved_by(rank=rank, tp=tp))
         return problem and f"tp{tp}: {problem}"
 
@@ -248,8 +248,8 @@ class Case:
         want = self.saved_by({**self.config, "num_nextn_predict_layers": 1}, tensors)
         given = {"convert": views.rules("megatron"), "convert_options": "layers=numbered", "hf_config": os.path.join(at, "config.json"), "view": "huggingface"}
         return compared.export(self, at, target, self.to_megatron(view="unified")) or \
-            hybrid_cases.same(hybrid_cases.Case.read(target), want) or compared.export(self, target, back, given) or \
-            hybrid_cases.same(hybrid_cases.Case.read(back), {**tensors, **copies})
+            hybrid_cases.same(hybrid_cases.read(target), want) or compared.export(self, target, back, given) or \
+            hybrid_cases.same(hybrid_cases.read(back), {**tensors, **copies})
 
 
 def make(seed, number):

@@ -81,8 +81,8 @@ def merged(name, tensors, config, tp=1):
 
 
 @contextlib.contextmanager
-def delta_net(config, rank, tp):
-    """A real one of rank RANK of TP."""
+def delta_net(config, rank, tp, made=None):
+    """A real one of rank RANK of TP: Megatron-Core's, or of the class MADE."""
     from megatron.core.process_groups_config import ProcessGroupCollection
     from megatron.core.ssm import gated_delta_net
     from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear
@@ -92,18 +92,24 @@ def delta_net(config, rank, tp):
     gated_delta_net.HAVE_FLA = True  # its kernels compute, and nothing is computed
     kept = {k: v for k, v in config.items() if k.startswith("linear_") or k in ("hidden_size", "num_attention_heads")}
     with megatron_gpt.running(rank, tp):
-        made = gated_delta_net.GatedDeltaNet(
-            TransformerConfig(num_layers=1, experimental_attention_variant="gated_delta_net", linear_attention_freq=1,
-                              tensor_model_parallel_size=tp, activation_func=torch.nn.functional.silu, normalization="RMSNorm",
-                              perform_initialization=False, **kept),
-            gated_delta_net.GatedDeltaNetSubmodules(ColumnParallelLinear, WrappedTorchNorm, RowParallelLinear), layer_number=1,
+        training = TransformerConfig(num_layers=1, experimental_attention_variant="gated_delta_net", linear_attention_freq=1,
+                                     tensor_model_parallel_size=tp, activation_func=torch.nn.functional.silu, normalization="RMSNorm",
+                                     perform_initialization=False, **kept)
+        training.linear_decoupled_in_proj = False  # an option of mcore-bridge
+        yield (made or gated_delta_net.GatedDeltaNet)(
+            training, gated_delta_net.GatedDeltaNetSubmodules(ColumnParallelLinear, WrappedTorchNorm, RowParallelLinear), layer_number=1,
             pg_collection=ProcessGroupCollection.use_mpu_process_groups(["tp"]))
-        yield made
+
+
+def saved(real, at):
+    """name -> tensor: what a module saves under the name AT."""
+    return {shard.key: shard.data.detach().clone() for shard in megatron_gpt.shards(types.SimpleNamespace(
+        sharded_state_dict=lambda metadata: real.sharded_state_dict(at, (), metadata)))}
 
 
 def linear_attention(layer, tensors, config, rank=0, tp=1):
     """name -> tensor: what rank RANK of TP saves of a layer."""
-    at, own = ATTENTION.format(layer), {}
+    at = ATTENTION.format(layer)
     keys = config["linear_num_key_heads"] * config["linear_key_head_dim"]
     values = config["linear_num_value_heads"] * config["linear_value_head_dim"]
     with torch.no_grad(), delta_net(config, rank, tp) as real:
@@ -113,9 +119,7 @@ def linear_attention(layer, tensors, config, rank=0, tp=1):
                 whole = torch.cat([torch.cat([part.chunk(tp)[r] for part in whole.split([keys, keys, values])]) for r in range(tp)])
             axis = 1 if name == "out_proj.weight" else None if name == "out_norm.weight" else 0
             parameter.copy_(whole if axis is None else whole.chunk(tp, axis)[rank])
-        for shard in megatron_gpt.shards(types.SimpleNamespace(
-                sharded_state_dict=lambda metadata: real.sharded_state_dict(at, (), metadata))):
-            own[shard.key] = shard.data.detach().clone()
+        own = saved(real, at)
     own[at + "in_proj.layer_norm_weight"] = tensors[f"model.layers.{layer}.input_layernorm.weight"]
     return own
 
@@ -148,6 +152,11 @@ def trained_of(tensors, config):
     return out
 
 
+def read(folder):
+    return {n: t for file in sorted(os.listdir(folder)) if file.endswith(".safetensors")
+            for n, t in load_file(os.path.join(folder, file)).items()}
+
+
 def same(have, want):
     return views.tensors_differ(*({n: megatron_cases.as_value(t) for n, t in side.items()} for side in (have, want)))
 
@@ -164,9 +173,9 @@ def check_experts(case, folder):
     """Both forms of experts, the other one as transformers saves it."""
     hf, saved = os.path.join(folder, "hf"), os.path.join(folder, "saved")
     transformers.AutoModelForCausalLM.from_pretrained(hf, dtype="auto").save_pretrained(saved, save_original_format=False)
-    for source, form, want in ((hf, "fused", Case.read(saved)), (saved, "each", case.tensors)):
+    for source, form, want in ((hf, "fused", read(saved)), (saved, "each", case.tensors)):
         target = os.path.join(folder, form)
-        problem = compared.export(case, source, target, {"experts": form, "view": "huggingface"}) or same(Case.read(target), want)
+        problem = compared.export(case, source, target, {"experts": form, "view": "huggingface"}) or same(read(target), want)
         if problem:
             return f"experts={form}: {problem}"
     return None
@@ -217,14 +226,9 @@ class Case:
         given = {"convert": views.rules("megatron"), "view": "unified", "format": "safetensors"}
         for at, more in (("hf", given), ("as-hf", given)):
             target = os.path.join(folder, f"{at}-trained")
-            problem = problem or compared.export(self, os.path.join(folder, at), target, more) or same(self.read(target), self.trained)
+            problem = problem or compared.export(self, os.path.join(folder, at), target, more) or same(read(target), self.trained)
         return problem and f"from HuggingFace: {problem}" or check_experts(self, folder) or self.check_mtp(folder) or \
             self.check_cuts(folder)
-
-    @staticmethod
-    def read(folder):
-        return {n: t for file in sorted(os.listdir(folder)) if file.endswith(".safetensors")
-                for n, t in load_file(os.path.join(folder, file)).items()}
 
     def check_mtp(self, folder):
         """A layer of multi-token prediction, which transformers leaves out: one with full attention, negated."""
@@ -247,7 +251,7 @@ class Case:
         problem = compared.export(self, os.path.join(folder, "mtp"), target, given)
         if problem:
             return f"with MTP: {problem}"
-        have = self.read(target)
+        have = read(target)
         for name in set(have) - set(self.trained):
             if ".experts.experts." in name:
                 linear = name.split(".")[-2]
@@ -257,9 +261,9 @@ class Case:
                 want = merged(name, more, self.config)
             if not torch.equal(have[name], want):
                 return f"Megatron-Bridge makes another {name}"
-        return compared.export(self, target, back, {**config, "view": "huggingface"}) or same(self.read(back), {**self.tensors, **more}) or \
+        return compared.export(self, target, back, {**config, "view": "huggingface"}) or same(read(back), {**self.tensors, **more}) or \
             compared.export(self, os.path.join(folder, "mtp"), os.path.join(folder, "no-mtp"), {**given, "convert_options": "mtp=none"}) or \
-            same(self.read(os.path.join(folder, "no-mtp")), self.trained)
+            same(read(os.path.join(folder, "no-mtp")), self.trained)
 
     def check_cuts(self, folder):
         """Each rank has of linear attention what a real one saves; in HuggingFace's names what transformers plans."""
@@ -271,14 +275,14 @@ class Case:
             "convert": views.rules("megatron"), "convert_options": "layers=numbered", "dst_rules": f"tp{tp},etp1", "format": "safetensors"})
         for rank in range(tp):
             want = linear_attention(layer, self.tensors, self.config, rank, tp)
-            have = problem or self.read(os.path.join(target, f"rank_{rank}"))
+            have = problem or read(os.path.join(target, f"rank_{rank}"))
             problem = problem or same({n: have.get(n, torch.empty(0)) for n in want}, want)
         whole = {n: t for n, t in self.tensors.items() if ".linear_attn." in n}
         given = {"dst_rules": f"tp{tp}", "format": "safetensors"}
         target = os.path.join(folder, "hf-cut")
         problem = problem or compared.export(self, os.path.join(folder, "hf"), target, given)
         for rank in range(tp):
-            have = problem or self.read(os.path.join(target, f"rank_{rank}"))
+            have = problem or read(os.path.join(target, f"rank_{rank}"))
             problem = problem or same({n: have[n] for n in whole},
                                       {n: t.chunk(tp)[rank] if "_proj" in n else t for n, t in whole.items()})
         return problem and f"tp{tp}: {problem}"

@@ -75,5 +75,5 @@ class Case:
         problem = hybrid_cases.check_experts(self, folder)
         target = os.path.join(folder, "from-resaved")
         problem = problem or compared.export(self, os.path.join(folder, "resaved"), target, {"experts": "fused", "view": "huggingface"})
-        return problem or hybrid_cases.same(hybrid_cases.Case.read(target), hybrid_cases.Case.read(os.path.join(folder, "saved"))) or (
+        return problem or hybrid_cases.same(hybrid_cases.read(target), hybrid_cases.read(os.path.join(folder, "saved"))) or (
             None if torch.equal(hybrid_cases.logits(os.path.join(folder, "fused")), self.logits) else "transformers says something else")

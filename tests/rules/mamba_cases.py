@@ -108,7 +108,7 @@ class Case(bridged_cases.Case):
         hf, saved, fused, again = (os.path.join(folder, name) for name in ("hf", "saved", "fused", "saved-trained"))
         transformers.AutoModelForCausalLM.from_pretrained(hf, dtype="auto").save_pretrained(saved, save_original_format=False)
         given = {"convert": views.rules(self.rules), "hf_config": os.path.join(hf, "config.json"), "view": "huggingface"}
-        read = hybrid_cases.Case.read
+        read = hybrid_cases.read
         problem = compared.export(self, os.path.join(folder, "trained"), fused, {**given, "convert_options": "experts=fused"}) or \
             hybrid_cases.same(read(fused), read(saved)) or \
             compared.export(self, saved, again, self.to_megatron(view="unified")) or hybrid_cases.same(read(again), self.trained)

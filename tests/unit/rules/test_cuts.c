@@ -94,7 +94,7 @@ static const char *const without_cuts[] = {
     "*.self_attn.sinks",
     "*mtp.*.softmax_offset",
     "*mtp.*.mlp.router.bias",
-    "*mtp.*.experts.linear_fc?.bias",
+    "*mtp.*.linear_fc?.bias",
     "*.lora_*",
     "layers.*.attention.w?.bias",
     "mtp.fc.weight",

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The family "towers": models with images, and others that mcore-bridge builds in Megatron-Core, by the names of their parameters.
+
+transformers makes and saves the model. mcore-bridge fills Megatron's parameters from it, all of them and as ranks have them, and a
+real GatedDeltaNet of it says by which names they are saved. The model of the view says what the first one says.
+"""
+import os
+import random
+
+import compared
+import hybrid_cases
+import mcore_bridge_model
+import torch
+import torch.distributed.checkpoint as dcp
+import transformers
+import transformers_cases
+import views
+from hybrid_cases import read, same
+from safetensors.torch import load_file, save_file
+
+FIXED = {}
+CLASSES = {"qwen3_next": "Qwen3Next", "qwen3_5": "Qwen3_5", "qwen3_5_moe": "Qwen3_5Moe"}
+RULES = {"qwen3_next": "megatron"}
+
+
+def random_config(kind, rng):
+    text = hybrid_cases.random_config(rng)
+    if kind == "qwen3_next":
+        return text
+    tied = text.pop("tie_word_embeddings")
+    if kind == "qwen3_5":
+        text["intermediate_size"] = rng.choice([6, 10])
+        text = {k: v for k, v in text.items() if "expert" not in k and k not in ("moe_intermediate_size", "mlp_only_layers",
+                                                                                  "decoder_sparse_step")}
+    heads = rng.choice([1, 2])
+    return {"text_config": {**text, "tie_word_embeddings": tied}, "tie_word_embeddings": tied, "vision_config": {
+        "depth": rng.choice([1, 2]), "hidden_size": 4 * heads, "num_heads": heads, "intermediate_size": rng.choice([6, 8]), "patch_size": 2,
+        "out_hidden_size": text["hidden_size"], "num_position_embeddings": 16, "spatial_merge_size": 2}}
+
+
+class Case:
+    def __init__(self, name, kind, rng):
+        self.name, self.kind, self.rng = name, kind, rng
+        self.says, self.refusal, self.status = "", "", 1
+        self.numbers = random_config(kind, rng)
+        self.config = getattr(transformers, CLASSES[kind] + "Config")(**self.numbers)
+        self.options = {"convert": views.rules(RULES.get(kind, f"megatron_{kind.removesuffix('_moe')}"))}
+
+    def describe(self):
+        return f"  {self.kind}: {self.numbers}"
+
+    def loaded(self, folder):
+        made = transformers.AutoModelForMultimodalLM if self.is_multimodal() else transformers.AutoModelForCausalLM
+        model, told = made.from_pretrained(folder, dtype="auto", local_files_only=True, output_loading_info=True,
+                                           **transformers_cases.EXPERTS)
+        assert not told["missing_keys"] and not told["mismatched_keys"], told
+        for parameter in model.parameters():  # not in mapped files: sums differ in the last bit by where in memory weights begin
+            parameter.data = parameter.data.clone()
+        return model.eval()
+
+    def is_multimodal(self):
+        return self.kind != "qwen3_next"
+
+    def logits(self, folder):
+        with torch.no_grad():
+            return self.loaded(folder)(torch.arange(8)[None], use_cache=False).logits
+
+    def write(self, folder):
+        hf = os.path.join(folder, "hf")
+        torch.manual_seed(self.rng.getrandbits(32))
+        made = transformers.AutoModelForMultimodalLM if self.is_multimodal() else transformers.AutoModelForCausalLM
+        model = made.from_config(self.config, dtype=torch.float32)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(torch.randint(-512, 512, parameter.shape) / 1024)
+        model.save_pretrained(hf)
+        self.logits_first = self.logits(hf)
+        self.tensors = read(hf)
+        if self.rng.random() < .5:
+            self.tensors |= self.predicted()
+            save_file(self.tensors, os.path.join(hf, "model.safetensors"))
+        self.hf, self.made = {**self.options, "hf_config": os.path.join(hf, "config.json")}, os.path.join(folder, "made")
+        problem = compared.export(self, hf, self.made, {**self.hf, "view": "unified", "format": "safetensors", **self.layout()})
+        if problem:
+            raise ValueError(problem)
+        self.trained = self.filled(read(self.made))
+        source = os.path.join(folder, "trained")
+        dcp.save(self.trained, checkpoint_id=source, no_dist=True)
+        known = "linear_attention" in self.config.get_text_config().layer_types  # its names say who made the layers
+        return source, {**self.hf, "view": "huggingface", **({} if known else self.layout())}
+
+    def predicted(self):
+        """A layer of multi-token prediction, which transformers leaves out: one with full attention, negated."""
+        text = self.config.get_text_config()
+        if "full_attention" not in text.layer_types:
+            return {}
+        at = f"layers.{text.layer_types.index('full_attention')}."
+        more = {"mtp.layers.0." + n.split(at)[1]: -t for n, t in self.tensors.items() if f".{at}" in n and ".visual." not in n}
+        more |= {f"mtp.{n}.weight": torch.rand(text.hidden_size) + .5 for n in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")}
+        return {**more, "mtp.fc.weight": torch.rand(text.hidden_size, 2 * text.hidden_size)}
+
+    def filled(self, have, rank=0, tp=1):
+        return mcore_bridge_model.filled(self.kind, self.config, self.tensors, have, rank, tp)
+
+    def check_oracle(self, folder):
+        if not torch.isfinite(self.logits_first).all():
+            return "the model's numbers are not finite"
+        kinds = self.config.get_text_config().layer_types
+        if "linear_attention" not in kinds:
+            return None
+        at = ("language_model." if self.is_multimodal() else "") + hybrid_cases.ATTENTION.format(kinds.index("linear_attention"))
+        with hybrid_cases.delta_net(self.config.get_text_config().to_dict(), 0, 1, mcore_bridge_model.delta_net()) as real:
+            names = {n: tuple(t.shape) for n, t in hybrid_cases.saved(real, at).items()}
+        have = {n: tuple(t.shape) for n, t in self.trained.items() if n.startswith(at) and "norm_weight" not in n}
+        return None if names == have else f"mcore-bridge saves {names} instead of {have}"
+
+    def check_views(self, folder, source, options):
+        made = read(self.made)
+        problem = same(made, self.trained)  # what mcore-bridge has not read is NaN
+        if problem:
+            return f"from HuggingFace: {problem}"
+        return views.check(self, source, os.path.join(folder, "as-hf"), options, lambda at: same(read(at), self.tensors) or (
+            None if torch.equal(self.logits(at), self.logits_first) else "transformers says something else")) or \
+            self.check_experts(folder, source, options) or self.check_towers(folder) or self.check_cuts(folder)
+
+    def check_experts(self, folder, source, options):
+        """The other form of experts, as transformers saves it."""
+        if self.kind == "qwen3_5":
+            return None
+        saved, target, back = (os.path.join(folder, n) for n in ("saved", "fused", "fused-made"))
+        self.loaded(os.path.join(folder, "hf")).save_pretrained(saved, save_original_format=False)
+        want = read(saved)
+        problem = compared.export(self, source, target, {**options, "experts": "fused", **self.without_predicted()}) or \
+            same(read(target), want) or compared.export(self, saved, back, {**self.hf, "view": "unified", "format": "safetensors",
+                                                                            **self.layout()})
+        return problem and f"experts=fused: {problem}" or \
+            same(read(back), {n: t for n, t in self.trained.items() if "mtp." not in n})
+
+    def layout(self):
+        return {"convert_options": "layout=mcore_bridge"} if self.kind == "qwen3_next" else {}
+
+    def without_predicted(self):
+        return {"drop_source": "*mtp.*"} if "mtp.fc.weight" in self.tensors else {}
+
+    def check_towers(self, folder):
+        """A training of language alone has no tower."""
+        if not self.is_multimodal():
+            return None
+        alone, back = os.path.join(folder, "alone"), os.path.join(folder, "alone-hf")
+        problem = compared.export(self, os.path.join(folder, "hf"), alone, {
+            **self.hf, "convert_options": "visual=none", "view": "unified", "format": "safetensors"}) or \
+            same(read(alone), {n: t for n, t in self.trained.items() if not n.startswith("visual.")}) or \
+            compared.export(self, alone, back, {**self.hf, "convert_options": "visual=none", "view": "huggingface"}) or \
+            same(read(back), {n: t for n, t in self.tensors.items() if not n.startswith("model.visual.")})
+        if problem:
+            return f"visual=none: {problem}"
+        done = compared.run("convert", "check", self.options["convert"], "--hf-config", os.path.join(folder, "hf", "config.json"), alone)
+        return None if done.returncode == 1 and "visual=none" in done.stdout else f"without the tower it says {done.stdout}"
+
+    def check_cuts(self, folder):
+        """Each rank has what mcore-bridge gives it."""
+        tp, text = 2, self.config.get_text_config()
+        if any(n % tp for n in (text.num_key_value_heads, text.vocab_size, getattr(text, "shared_expert_intermediate_size", 0))):
+            return None
+        target = os.path.join(folder, "cut")
+        problem = compared.export(self, os.path.join(folder, "hf"), target, {
+            **self.hf, "dst_rules": f"tp{tp},etp1", "format": "safetensors",
+            **({"convert_options": "layers=numbered:layout=mcore_bridge"} if self.kind == "qwen3_next" else {})})
+        for rank in range(tp):
+            have = problem or read(os.path.join(target, f"rank_{rank}"))
+            problem = problem or same(have, self.filled(have, rank, tp))
+        if problem or self.without_predicted():  # HuggingFace's names of multi-token prediction are in no ready cut
+            return problem and f"tp{tp}: {problem}"
+        whole = {n: t for n, t in self.tensors.items() if ".linear_attn." in n or ".visual." in n}
+        target = os.path.join(folder, "hf-cut")
+        problem = compared.export(self, os.path.join(folder, "hf"), target, {
+            "dst_rules": f"tp{tp}", "format": "safetensors"})
+        for rank in range(tp):
+            have = problem or read(os.path.join(target, f"rank_{rank}"))
+            problem = problem or same({n: have[n] for n in whole}, {
+                n: t.chunk(tp)[rank] if "linear_attn" in n and "_proj" in n else t for n, t in whole.items()})
+        return problem and f"tp{tp} of HuggingFace's names: {problem}"
+
+
+def make(seed, number):
+    rng = random.Random(f"{seed}/{number}")
+    return Case(f"towers-{seed}-{number}", list(CLASSES)[number % len(CLASSES)], rng)
+
+
+def prepare():
+    torch.set_num_threads(1)
+    transformers_cases.prepare()
