@@ -6,6 +6,7 @@ dist_convert_DATA = \
 	convert/common-attention.rules \
 	convert/common-dense.rules \
 	convert/common-experts.rules \
+	convert/common-fused-experts.rules \
 	convert/common-gguf.rules \
 	convert/common-kimi-linear.rules \
 	convert/common-latent.rules \

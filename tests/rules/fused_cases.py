@@ -15,6 +15,7 @@ import kimi_cases
 import numpy as np
 import torch
 import torch.distributed.checkpoint as dcp
+import transformers
 import transformers_cases
 import views
 from torch.distributed.checkpoint.default_planner import _EmptyStateDictLoadPlanner
@@ -201,7 +202,55 @@ def without_experts(name):
     return Refused()
 
 
-FIXED = {"fused-without-experts": without_experts}
+# Models of transformers whose two forms no other case has, and what their configs need besides.
+LATENT = {"q_lora_rank": 8, "kv_lora_rank": 4, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 4}
+SAVED = {"minimax": {}, "qwen3_next": {"mlp_only_layers": []}, "qwen3_5_moe": {}, "glm4_moe_lite": LATENT, "glm4v_moe": {},
+         "deepseek_v2": LATENT, "afmoe": {}, "beam": {}, "cohere2_moe": {}, "dots1": {}, "ernie4_5_moe": {"moe_layer_interval": 2},
+         "exaone_moe": {}, "flex_olmo": {}, "hunyuan_v1_moe": {}, "mellum": {}, "olmoe": {}, "solar_open": {}}
+SIZES = {"hidden_size": 16, "intermediate_size": 12, "moe_intermediate_size": 6, "shared_expert_intermediate_size": 4,
+         "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 32, "pad_token_id": 0,
+         "first_k_dense_replace": 1, "num_dense_layers": 2, "n_routed_experts": 4, "num_experts": 4, "num_local_experts": 4,
+         "moe_num_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "linear_num_key_heads": 2,
+         "linear_num_value_heads": 4, "linear_key_head_dim": 4, "linear_value_head_dim": 4}
+VISION = {"depth": 1, "hidden_size": 8, "intermediate_size": 12, "num_heads": 2, "patch_size": 2, "out_hidden_size": 16,
+          "num_position_embeddings": 16, "spatial_merge_size": 2, "image_size": 8}
+
+
+class Saved(Case):
+    """A model that transformers has made, and has saved in both forms: each must make the other."""
+
+    def __init__(self, name):
+        self.name, self.kind, self.says, self.refusal, self.status = name, name.removeprefix("fused-saved-"), "", "", 1
+
+    def describe(self):
+        return f"  {self.kind}"
+
+    def write(self, folder):
+        self.folder, known = folder, transformers.AutoConfig.for_model(self.kind)
+        sizes = {**{k: v for k, v in SIZES.items() if hasattr(known.get_text_config(), k)}, **SAVED[self.kind]}
+        images = hasattr(known, "text_config")
+        config = type(known)(**({"text_config": sizes, "vision_config": VISION} if images else sizes))
+        of = transformers.AutoModelForMultimodalLM if images else transformers.AutoModelForCausalLM
+        torch.manual_seed(1)
+        model = of.from_config(config, dtype=torch.bfloat16)
+        for parameter in model.parameters():
+            parameter.data.copy_(torch.randn(parameter.shape))
+        model.save_pretrained(os.path.join(folder, "each"))
+        model.save_pretrained(os.path.join(folder, "fused"), save_original_format=False)
+        return folder, {}
+
+    def check_oracle(self, folder):
+        self.saved = {form: views.read_safetensors(os.path.join(folder, form)) for form in ("each", "fused")}
+        fused = [n for n in self.saved["fused"] if n.endswith(".mlp.experts.gate_up_proj")]
+        return None if fused and not set(fused) & set(self.saved["each"]) else "transformers saves one form"
+
+    def check_views(self, folder, source, options):
+        del folder, source, options
+        return next(filter(None, (self.show(of, {"experts": form, "view": "huggingface"}, self.saved[form])
+                                  for of in self.saved for form in self.saved)), None)
+
+
+FIXED = {"fused-without-experts": without_experts, **{f"fused-saved-{kind}": Saved for kind in SAVED}}
 
 
 def prepare():

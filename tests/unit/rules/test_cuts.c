@@ -71,7 +71,7 @@ static void degrees_and_rules_are_told_apart(void **unused)
  * What has none: modules of Megatron-Core that are for rules of one's own, their like in
  * HuggingFace's names, and what phi3 and gpt_oss have there; adapters of MindSpore Transformers;
  * biases, which Meta's model of Llama does not have; Qwen3-Next's prediction of more tokens, which
- * transformers does not load; linear attention of kimi_linear.
+ * transformers does not load; linear attention of kimi_linear; router biases of ernie4_5_moe.
  */
 static const char *const without_cuts[] = {
     "*.mlp.experts.experts.0.*",
@@ -82,6 +82,7 @@ static const char *const without_cuts[] = {
     "*.self_attn.forget_gate.*",
     "*.self_attn.dt_bias",
     "*.self_attn.A_log",
+    "*.moe_statics.e_score_correction_bias",
     "*.mlp.shared_expert*.bias",
     "*.self_attention.linear_*_up_proj.layer_norm_weight",
     "*.self_attention.core_attention.indexer.*",
