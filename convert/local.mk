@@ -14,6 +14,7 @@ dist_convert_DATA = \
 	convert/common-lora.rules \
 	convert/common-megatron-attention.rules \
 	convert/common-megatron-experts.rules \
+	convert/common-megatron-gemma3.rules \
 	convert/common-megatron-indexer.rules \
 	convert/common-megatron-linear-attention.rules \
 	convert/common-megatron-mamba.rules \

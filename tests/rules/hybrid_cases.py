@@ -6,6 +6,7 @@ its functions make it; a real GatedDeltaNet of Megatron-Core says by which names
 each tensor parallel rank has of them. torch.distributed.checkpoint writes the folder.
 """
 import contextlib
+import importlib
 import json
 import os
 import random
@@ -40,25 +41,25 @@ def random_config(rng):
             "decoder_sparse_step": 1, "tie_word_embeddings": rng.random() < .5, **({"layer_types": kinds} if kinds else {})}
 
 
-def bridge():
-    """Megatron-Bridge's table for the model, and the module with the functions of its mappings, without the rest of it."""
+def bridge(module="qwen.qwen3_next_bridge", name="Qwen3NextBridge"):
+    """Megatron-Bridge's table for a model, and the module with the functions of its mappings, without the rest of it."""
     import megatron.core.models.gpt.gpt_model  # noqa: F401  # before the stand-in for Transformer Engine
 
     megatron_gpt.bridge()
     if "megatron.bridge.models" not in sys.modules:
-        for name in ("models", "models.qwen", "models.hf_pretrained", "models.conversion"):
-            package = types.ModuleType("megatron.bridge." + name)
-            package.__path__ = [os.path.join(os.environ["RFS_MEGATRON"], "megatron", "bridge", *name.split("."))]
+        for folder in ("models", "models.qwen", "models.gemma_vl", "models.hf_pretrained", "models.conversion"):
+            package = types.ModuleType("megatron.bridge." + folder)
+            package.__path__ = [os.path.join(os.environ["RFS_MEGATRON"], "megatron", "bridge", *folder.split("."))]
             sys.modules[package.__name__] = package
         base = type("MegatronModelBridge", (), {"register_bridge": staticmethod(lambda **_: lambda made: made),
                                                 "__class_getitem__": classmethod(lambda made, _: made)})
         sys.modules["megatron.bridge.models.conversion.model_bridge"] = types.SimpleNamespace(MegatronModelBridge=base)
-        for name in ("qwen.qwen_provider", "hf_pretrained.causal_lm"):
-            sys.modules["megatron.bridge.models." + name] = mock.MagicMock()
+        for other in ("qwen.qwen_provider", "hf_pretrained.causal_lm", "hf_pretrained.vlm", "gemma_vl.gemma3_vl_provider",
+                      "gemma_vl.modeling_gemma3_vl"):
+            sys.modules["megatron.bridge.models." + other] = mock.MagicMock()
     from megatron.bridge.models.conversion import param_mapping
-    from megatron.bridge.models.qwen.qwen3_next_bridge import Qwen3NextBridge
 
-    return Qwen3NextBridge().mapping_registry(), param_mapping
+    return getattr(importlib.import_module("megatron.bridge.models." + module), name)().mapping_registry(), param_mapping
 
 
 def provider_of(config):

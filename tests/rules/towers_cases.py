@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The family "towers": models with images, and others that mcore-bridge builds in Megatron-Core, by the names of their parameters.
+"""The family "towers": models in Megatron-Core as mcore-bridge builds them, and gemma3 with images as Megatron-Bridge does.
 
 transformers makes and saves the model. mcore-bridge fills Megatron's parameters from it, all of them and as ranks have them, and a
 real GatedDeltaNet of it says by which names they are saved. The model of the view says what the first one says.
 """
 import os
 import random
+import types
 
 import compared
 import hybrid_cases
@@ -182,9 +183,86 @@ class Case:
         return problem and f"tp{tp} of HuggingFace's names: {problem}"
 
 
+class Gemma(Case):
+    """Gemma 3 with images: Megatron-Bridge's table says of what each of its tensors is made."""
+
+    def __init__(self, name, rng):
+        self.name, self.kind, self.rng = name, "gemma3", rng
+        self.says, self.refusal, self.status = "", "", 1
+        groups, heads = rng.choice([1, 2]), rng.choice([1, 2])
+        self.numbers = {"text_config": {
+            "hidden_size": rng.choice([8, 16]), "intermediate_size": rng.choice([6, 10]), "num_hidden_layers": rng.choice([1, 3]),
+            "num_attention_heads": groups * rng.choice([1, 2]), "num_key_value_heads": groups, "head_dim": rng.choice([4, 8]),
+            "vocab_size": rng.choice([16, 30])}, "vision_config": {
+            "hidden_size": 4 * heads, "num_attention_heads": heads, "intermediate_size": 6, "num_hidden_layers": rng.choice([1, 2]),
+            "image_size": 8, "patch_size": 4, "vision_use_head": False}, "mm_tokens_per_image": 4}
+        self.config = transformers.Gemma3Config(**self.numbers)
+        self.options = {"convert": views.rules("megatron_gemma3")}
+
+    def layout(self):
+        return {"convert_options": "layers=numbered"}
+
+    def predicted(self):
+        return {}
+
+    def filled(self, have, rank=0, tp=1):
+        table, functions = hybrid_cases.bridge("gemma_vl.gemma3_vl_bridge", "Gemma3VLBridge")
+        text, left = self.config.text_config, set(self.tensors)
+        provider = types.SimpleNamespace(num_attention_heads=text.num_attention_heads, num_query_groups=text.num_key_value_heads,
+                                         kv_channels=text.head_dim, hidden_size=text.hidden_size, attention_output_gate=False)
+        out = {}
+        for name in have:
+            row = table.megatron_to_hf_lookup(name)
+            names = [row.hf_param] if isinstance(row.hf_param, str) else list(row.hf_param.values())
+            of = [self.tensors[n] for n in names]
+            left.difference_update(names)
+            if isinstance(row, functions.QKVMapping):
+                out[name] = functions.merge_qkv_weights(provider, *of)
+            elif isinstance(row, functions.GatedMLPMapping):
+                out[name] = torch.cat([tensor.chunk(tp)[rank] for tensor in of])
+            else:
+                permuted = getattr(row, "permute_dims", None)
+                out[name] = of[0].permute(permuted).contiguous() if permuted else of[0]
+        assert not left, f"Megatron-Bridge's tensors need {left}, too"
+        return out
+
+    def check_oracle(self, folder):
+        return None if torch.isfinite(self.logits_first).all() else "the model's numbers are not finite"
+
+    def check_experts(self, folder, source, options):
+        return None
+
+    def check_towers(self, folder):
+        """The text alone."""
+        alone, back = os.path.join(folder, "alone"), os.path.join(folder, "alone-hf")
+        none = {"convert_options": "layers=numbered:visual=none"}
+        problem = compared.export(self, os.path.join(folder, "hf"), alone, {
+            **self.hf, **none, "view": "unified", "format": "safetensors"}) or \
+            same(read(alone), {n: t for n, t in self.trained.items() if n.startswith("language_model.")}) or \
+            compared.export(self, alone, back, {**self.hf, **none, "view": "huggingface"}) or \
+            same(read(back), {n: t for n, t in self.tensors.items() if n.startswith("language_model.")})
+        return problem and f"visual=none: {problem}"
+
+    def check_cuts(self, folder):
+        """Towers are whole in both names; the projector is a ColumnParallelLinear in Megatron-Bridge's."""
+        tp = self.config.text_config.num_key_value_heads
+        for names, more, cut in ((self.tensors, {}, ()), (self.trained, self.hf | self.layout(), ("multi_modal_projector.proj.weight",))):
+            target = os.path.join(folder, f"cut-{len(cut)}")
+            problem = compared.export(self, os.path.join(folder, "hf"), target, {"dst_rules": f"tp{tp}", "format": "safetensors", **more})
+            for rank in range(tp):
+                have = problem or read(os.path.join(target, f"rank_{rank}"))
+                want = {n: t.chunk(tp)[rank] if n in cut else t for n, t in names.items() if not n.startswith("language_model.")}
+                problem = problem or same({n: have[n] for n in want}, want)
+            if problem:
+                return f"tp{tp}: {problem}"
+        return None
+
+
 def make(seed, number):
     rng = random.Random(f"{seed}/{number}")
-    return Case(f"towers-{seed}-{number}", list(CLASSES)[number % len(CLASSES)], rng)
+    if number % 4 == 3:
+        return Gemma(f"towers-{seed}-{number}", rng)
+    return Case(f"towers-{seed}-{number}", list(CLASSES)[number % 4], rng)
 
 
 def prepare():
