@@ -37,6 +37,7 @@ dist_convert_DATA = \
 	convert/megatron.cuts \
 	convert/megatron.rules \
 	convert/megatron_gemma3.rules \
+	convert/megatron_llama4.rules \
 	convert/megatron_lora.rules \
 	convert/megatron_nemotron_h.rules \
 	convert/megatron_qwen3_5.rules \

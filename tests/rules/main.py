@@ -9,4 +9,4 @@ sys.path[:0] = [here, *(os.path.join(here, "..", folder) for folder in ("chunks"
 import families  # noqa: E402
 
 sys.exit(families.main("tests/rules/run", {"language": 40, "mindformers": 42, "megatron": 10, "gemma": 8, "hybrid": 8, "bridged": 6,
-                                           "towers": 8, "transformers": 10, "fused": 12, "adapters": 10, "meta": 10}))
+                                           "towers": 10, "transformers": 10, "fused": 12, "adapters": 10, "meta": 10}))

@@ -14,6 +14,7 @@ import torch
 from mcore_bridge_program import package
 
 CLASSES = {"qwen3_next": ("gpts.qwen3_next_gdn", "Qwen3NextGDNBridge", {}),
+           "llama4": ("mm_gpts.llama4", "Llama4Bridge", {}),  # its text part
            "qwen3_5": ("mm_gpts.qwen3_5_gdn", "Qwen3_5Bridge", {"model.visual": "visual"}),
            "qwen3_5_moe": ("mm_gpts.qwen3_5_gdn", "Qwen3_5Bridge", {"model.visual": "visual"})}
 
@@ -36,7 +37,7 @@ def bridge_of(kind):
         for name in ("peft", "peft.utils", "mcore_bridge.tuners", "mcore_bridge.model.register",
                      "mcore_bridge.model.constant", "megatron.core.extensions.transformer_engine",
                      "megatron.core.models.gpt.gpt_layer_specs", "mcore_bridge.model.mm_gpts.qwen3_5",
-                     "mcore_bridge.utils.constants", "transformer_engine"):
+                     "mcore_bridge.model.mm_gpts.utils", "mcore_bridge.utils.constants", "transformer_engine"):
             stand_in(name)
         sys.modules["mcore_bridge.tuners"].LoraParallelLinear = sys.modules["peft.utils"].ModulesToSaveWrapper = type("None", (), {})
         utils = sys.modules["mcore_bridge.utils"]
@@ -71,7 +72,7 @@ def config_of(config):
     absent = ("num_moe_experts", "moe_shared_expert_intermediate_size", "mtp_num_layers", "csa_compress_ratios")
     given = dict.fromkeys(absent) | dict.fromkeys(("add_bias_linear", "add_qkv_bias", "multi_latent_attention", "enable_hyper_connections",
                                                    "moe_router_enable_expert_bias", "moe_shared_expert_gate", "language_model_only",
-                                                   "linear_decoupled_in_proj", "fp8_param", "attention_output_gate"), False)
+                                                   "linear_decoupled_in_proj", "fp8_param", "attention_output_gate", "qk_layernorm"), False)
     given |= made | {"task_type": "causal_lm", "linear_attention_freq": [kind == "linear_attention" for kind in text.layer_types],
                      "model_meta": types.SimpleNamespace(visual_cls=types.SimpleNamespace())}
     return types.SimpleNamespace(**given)

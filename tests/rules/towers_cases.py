@@ -258,11 +258,62 @@ class Gemma(Case):
         return None
 
 
+class Llama(Case):
+    """Llama 4: the text, whose experts are one tensor in HuggingFace's files, transposed."""
+
+    def __init__(self, name, rng):
+        self.name, self.kind, self.rng = name, "llama4", rng
+        self.says, self.refusal, self.status = "", "", 1
+        groups = rng.choice([1, 2])
+        self.numbers = {"text_config": {
+            "hidden_size": rng.choice([8, 16]), "intermediate_size": rng.choice([6, 10]), "intermediate_size_mlp": 12,
+            "num_hidden_layers": rng.choice([2, 4]), "num_attention_heads": groups * rng.choice([1, 3]), "num_key_value_heads": groups,
+            "head_dim": rng.choice([4, 8]), "vocab_size": rng.choice([16, 30]), "num_local_experts": rng.choice([2, 3]),
+            "interleave_moe_layer_step": rng.choice([1, 2]), "pad_token_id": 0}, "vision_config": {
+            "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 12, "image_size": 8, "patch_size": 4,
+            "vision_output_dim": 8, "projector_input_dim": 8, "projector_output_dim": 8}}
+        self.config = transformers.Llama4Config(**self.numbers)
+        self.options = {"convert": views.rules("megatron_llama4")}
+
+    def layout(self):
+        return {"convert_options": "layers=numbered"}
+
+    def predicted(self):
+        return {}
+
+    def write(self, folder):
+        source, options = super().write(folder)
+        return source, {**options, **self.layout()}
+
+    def check_oracle(self, folder):
+        return None if torch.isfinite(self.logits_first).all() else "the model's numbers are not finite"
+
+    def check_views(self, folder, source, options):
+        text = {n: t for n, t in self.tensors.items() if n.startswith("language_model.")}
+        problem = same(read(self.made), self.trained)
+        if problem:
+            return f"from HuggingFace: {problem}"
+        problem = views.check(self, source, os.path.join(folder, "as-hf"), options, lambda at: same(read(at), text))
+        stacked, back = os.path.join(folder, "stacked"), os.path.join(folder, "stacked-hf")
+        return problem or compared.export(self, os.path.join(folder, "hf"), stacked, {
+            **self.hf, "view": "unified", "format": "safetensors"}) or \
+            compared.export(self, stacked, back, {**self.hf, "view": "huggingface"}) or same(read(back), text) or self.check_cuts(folder)
+
+    def check_cuts(self, folder):
+        tp, target = self.config.text_config.num_key_value_heads, os.path.join(folder, "cut")
+        problem = compared.export(self, os.path.join(folder, "hf"), target, {
+            **self.hf, **self.layout(), "dst_rules": f"tp{tp},etp1", "format": "safetensors"})
+        for rank in range(tp):
+            have = problem or read(os.path.join(target, f"rank_{rank}"))
+            problem = problem or same(have, self.filled(have, rank, tp))
+        return problem and f"tp{tp}: {problem}"
+
+
 def make(seed, number):
     rng = random.Random(f"{seed}/{number}")
-    if number % 4 == 3:
-        return Gemma(f"towers-{seed}-{number}", rng)
-    return Case(f"towers-{seed}-{number}", list(CLASSES)[number % 4], rng)
+    if number % 5 >= len(CLASSES):
+        return (Gemma, Llama)[number % 5 - len(CLASSES)](f"towers-{seed}-{number}", rng)
+    return Case(f"towers-{seed}-{number}", list(CLASSES)[number % 5], rng)
 
 
 def prepare():

@@ -71,7 +71,8 @@ static void degrees_and_rules_are_told_apart(void **unused)
  * What has none: modules of Megatron-Core that are for rules of one's own, their like in
  * HuggingFace's names, and what phi3 and gpt_oss have there; adapters of MindSpore Transformers;
  * biases, which Meta's model of Llama does not have; Qwen3-Next's prediction of more tokens, which
- * transformers does not load; linear attention of kimi_linear; router biases of ernie4_5_moe.
+ * transformers does not load; linear attention of kimi_linear; router biases of ernie4_5_moe, and
+ * what llama4 has beside attention.
  */
 static const char *const without_cuts[] = {
     "*.mlp.experts.experts.0.*",
@@ -89,6 +90,7 @@ static const char *const without_cuts[] = {
     "*.linear_fc1.bias_?",
     "*.linear_fc1.weight_?",
     "*.self_attn.qkv_proj.weight",
+    "*.feed_forward.*",
     "*.gate_up_proj*",
     "model.*.mlp.router.*",
     "*.mlp.experts.down_proj*",
