@@ -29,18 +29,6 @@ unsigned char *rfs_bytes_room(struct rfs_bytes *bytes, size_t more)
     return bytes->data + bytes->n;
 }
 
-bool rfs_bytes_put(struct rfs_bytes *bytes, const void *data, size_t n)
-{
-    if (n == 0)
-        return !bytes->failed;
-    unsigned char *to = rfs_bytes_room(bytes, n);
-    if (!to)
-        return false;
-    memcpy(to, data, n);
-    bytes->n += n;
-    return true;
-}
-
 bool rfs_bytes_put_number(struct rfs_bytes *bytes, uint64_t number)
 {
     char text[24];

@@ -216,11 +216,22 @@ void rfs_kept_mark_put(struct rfs_bytes *out, const char *path, const struct rfs
     rfs_bytes_put(out, mark, sizeof *mark);
 }
 
-bool rfs_kept_mark_take(struct rfs_kept_in *in, const char **path, size_t *length,
-                        struct rfs_kept_mark *mark)
+bool rfs_kept_source_take(struct rfs_kept_in *in, struct rfs_kept_source *source)
 {
-    *path = rfs_kept_take_text(in, length);
-    return take_into(in, mark, sizeof *mark);
+    source->path = rfs_kept_take_text(in, &source->length);
+    return take_into(in, &source->mark, sizeof source->mark);
+}
+
+bool rfs_kept_source_has_path(const struct rfs_kept_source *source, const char *path)
+{
+    return strlen(path) == source->length && memcmp(path, source->path, source->length) == 0;
+}
+
+bool rfs_kept_source_has_mark(const struct rfs_kept_source *source, const struct stat *st)
+{
+    const struct rfs_kept_mark mark = rfs_kept_mark_of(st);
+
+    return memcmp(&mark, &source->mark, sizeof mark) == 0;
 }
 
 /* ---- the folder ------------------------------------------------------------------------------ */

@@ -119,9 +119,18 @@ struct rfs_kept_device {
 };
 bool rfs_kept_mark_tells(const char *path, const struct stat *st, struct rfs_kept_device *last);
 void rfs_kept_mark_put(struct rfs_bytes *out, const char *path, const struct rfs_kept_mark *mark);
-/* Reads the next path and mark of a table; *path is in the table. */
-bool rfs_kept_mark_take(struct rfs_kept_in *in, const char **path, size_t *length,
-                        struct rfs_kept_mark *mark);
+
+/* A source file in a table. */
+struct rfs_kept_source {
+    const char *path; /* text in the table */
+    size_t length;
+    struct rfs_kept_mark mark;
+};
+/* Reads the next path and mark of a table. */
+bool rfs_kept_source_take(struct rfs_kept_in *in, struct rfs_kept_source *source);
+/* Return whether it has that path, and the mark of a file with attributes ST. */
+bool rfs_kept_source_has_path(const struct rfs_kept_source *source, const char *path);
+bool rfs_kept_source_has_mark(const struct rfs_kept_source *source, const struct stat *st);
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 

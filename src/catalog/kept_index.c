@@ -304,8 +304,7 @@ static void take_ranks(struct rfs_kept_index *index)
         rank.n_files = rfs_kept_take_count(in, sizeof(struct rfs_kept_mark));
         for (uint32_t k = 0; k < rank.n_files && !in->bad; k++) {
             struct rfs_kept_source source;
-            no(in, !rfs_kept_mark_take(in, &source.path, &source.length, &source.mark) ||
-                       !RFS_PUSH(&index->sources, source));
+            no(in, !rfs_kept_source_take(in, &source) || !RFS_PUSH(&index->sources, source));
         }
         no(in, rank.number >= index->builts.n ||
                    rank.n_files != index->builts.data[rank.number].n_files ||
@@ -374,12 +373,8 @@ uint32_t rfs_kept_index_find(const struct rfs_kept_index *index, uint32_t rank,
         return RFS_NO_ID;
     for (uint32_t k = 0; k < n_files; k++) {
         const struct rfs_kept_source *source = &index->sources.data[here->first + k];
-        const char *path = rfs_files_path(files, first + k);
-        if (strlen(path) != source->length || memcmp(path, source->path, source->length) != 0 ||
-            rfs_files_stat(files, first + k, &st) != 0)
-            return RFS_NO_ID;
-        const struct rfs_kept_mark mark = rfs_kept_mark_of(&st);
-        if (memcmp(&mark, &source->mark, sizeof mark) != 0)
+        if (!rfs_kept_source_has_path(source, rfs_files_path(files, first + k)) ||
+            rfs_files_stat(files, first + k, &st) != 0 || !rfs_kept_source_has_mark(source, &st))
             return RFS_NO_ID;
     }
     return here->number;

@@ -25,12 +25,6 @@ struct rfs_kept_rank {
     uint32_t n_files;
 };
 
-struct rfs_kept_source {
-    const char *path; /* text in the table */
-    size_t length;
-    struct rfs_kept_mark mark;
-};
-
 /* The indexes of a rank's files and the merged one, as numbers of indexes or RFS_KEPT_NONE. */
 struct rfs_kept_built {
     size_t first; /* place of the first file's in of_files */

@@ -10,7 +10,6 @@
 
 #include "base/cancel.h"
 #include "base/store.h"
-#include "catalog/kept_index.h"
 
 #include <xxhash.h>
 
@@ -43,8 +42,7 @@ static bool take_files(struct rfs_kept_sizes *sizes)
 
     for (uint32_t i = 0; i < n && !in->bad; i++) {
         struct rfs_kept_source source;
-        if (!rfs_kept_mark_take(in, &source.path, &source.length, &source.mark) ||
-            !RFS_PUSH(&sizes->sources, source))
+        if (!rfs_kept_source_take(in, &source) || !RFS_PUSH(&sizes->sources, source))
             return false;
     }
     n = rfs_kept_take_count(in, sizeof(uint64_t) + sizeof(uint32_t));
@@ -68,9 +66,7 @@ static bool take_files(struct rfs_kept_sizes *sizes)
 
 bool rfs_kept_sizes_mark_is(const struct rfs_kept_sizes *sizes, uint32_t id, const struct stat *st)
 {
-    const struct rfs_kept_mark mark = rfs_kept_mark_of(st);
-
-    return memcmp(&mark, &sizes->sources.data[id].mark, sizeof mark) == 0;
+    return rfs_kept_source_has_mark(&sizes->sources.data[id], st);
 }
 
 /* Examines files without recording their identities, as they are not read yet. */
@@ -90,10 +86,10 @@ static int look_at(void *ctx, size_t batch)
         const struct rfs_kept_source *source = &sizes->sources.data[i];
         const char *path = rfs_files_path(files, (uint32_t)i);
         struct stat st;
-        if (strlen(path) != source->length || memcmp(path, source->path, source->length) != 0 ||
-            rfs_cancelled() || rfs_files_leads_home(files, (uint32_t)i) ||
+        if (!rfs_kept_source_has_path(source, path) || rfs_cancelled() ||
+            rfs_files_leads_home(files, (uint32_t)i) ||
             rfs_store_stat(rfs_files_store(files), path, &st) != 0 ||
-            !rfs_kept_sizes_mark_is(sizes, (uint32_t)i, &st))
+            !rfs_kept_source_has_mark(source, &st))
             return -1;
     }
     return 0;

@@ -23,7 +23,7 @@ struct rfs_kept_size {
     uint32_t n;
 };
 
-/* Immutable but for the time of the last check, so any thread may use it. */
+/* Any thread may use it: once it is open, only the time of its last check changes. */
 struct rfs_kept_sizes;
 
 /*

@@ -119,8 +119,8 @@ int rfs_strategy_builder_add(struct rfs_strategy_builder *builder, struct rfs_la
 int rfs_strategy_builder_place(struct rfs_strategy_builder *builder, const char *name, size_t bytes,
                                uint32_t stage, uint32_t layout_id, struct rfs_error *err);
 /*
- * Adds a layout that is known to be right. Returns its id, which it has then, too; 0 when out of
- * memory, of which rfs_strategy_builder_finish has the message.
+ * Adds a layout that is known to be right. Sets its id, and returns it. When memory runs out, the
+ * id is 0, and rfs_strategy_builder_finish fails.
  */
 uint32_t rfs_strategy_builder_layout(struct rfs_strategy_builder *builder,
                                      struct rfs_layout *layout);

@@ -107,7 +107,10 @@ static bool add_weight(struct below *below, const char *source_name, const struc
                                (struct rfs_peft_weight){rfs_intern_text(below->names, id), type}));
 }
 
-/* Lists them, but for those of optimizers. Conversion rules make names that have none below. */
+/*
+ * Lists the weights below the adapter, without the states of optimizers. With conversion rules
+ * there are none: the names that rules make have no weights below.
+ */
 static bool list_below(struct rfs_view *view, struct below *below)
 {
     below->names = rfs_intern_new();

@@ -8,9 +8,9 @@
 #include "layout/strategy.h"
 
 /*
- * Makes the key of the sizes. It has everything that they depend on but for the files of the
- * source: digests of strategies and maps, and the options that change the contents of files. The
- * caller owns it; NULL when there is none.
+ * Makes the key of the sizes: digests of strategies and maps, and the options that change the
+ * contents of files. The files of the source are not in it; the table has their marks. The caller
+ * owns the key; NULL when there is none.
  */
 static char *make_key(const struct rfs_view *view)
 {

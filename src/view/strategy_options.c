@@ -111,7 +111,7 @@ static int make_strategy(struct rfs_view *view, const char *option, const char *
               : rfs_plan_strategy_by_rules(view->set->store, option, value, &named, log, out, err);
 }
 
-/* The numbers of a model that is not known: each is as good as any. */
+/* Stands for a model without a config: whatever number a rule asks for is the number of ranks. */
 struct unknown_model {
     uint32_t ranks;
     bool asked;

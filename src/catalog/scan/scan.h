@@ -34,7 +34,7 @@ struct rfs_scan {
     struct rfs_aside aside; /* files of tensors that are not read */
     bool exported;          /* it has the manifest of an export */
     bool unfinished;        /* scanning failed because the save has not ended */
-    bool failed;            /* for want of memory: some of what was added is missing */
+    bool failed;            /* memory ran out: files or ranks that were added are missing */
 };
 
 /*

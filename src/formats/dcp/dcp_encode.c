@@ -105,25 +105,9 @@ struct pickler {
     uint32_t properties[RFS_DTYPE_COUNT]; /* properties of each dtype */
 };
 
-static inline void put_bytes(struct pickler *p, const void *data, size_t n)
-{
-    if (n > p->out->cap - p->out->n) {
-        rfs_bytes_put(p->out, data, n);
-        return;
-    }
-    memcpy(p->out->data + p->out->n, data, n); /* there are many, of a few bytes each */
-    p->out->n += n;
-}
-
 static void put(struct pickler *p, char op)
 {
-    put_bytes(p, &op, 1);
-}
-
-/* Puts what an opcode or several do. */
-static inline void put_ops(struct pickler *p, const char *ops)
-{
-    put_bytes(p, ops, strlen(ops));
+    rfs_bytes_put(p->out, &op, 1);
 }
 
 /* Puts an opcode and a number of BYTES. */
@@ -134,7 +118,7 @@ static inline void put_little(struct pickler *p, char op, uint64_t number, unsig
 
     both[0] = op;
     memcpy(both + 1, &little, sizeof little);
-    put_bytes(p, both, 1 + bytes);
+    rfs_bytes_put(p->out, both, 1 + bytes);
 }
 
 static void put_int(struct pickler *p, uint64_t number)
@@ -152,7 +136,7 @@ static void put_text(struct pickler *p, const char *text)
     const size_t n = strlen(text);
 
     put_little(p, 'X', n, 4);
-    put_bytes(p, text, n);
+    rfs_bytes_put(p->out, text, n);
 }
 
 /* Numbers the object on the stack (MEMOIZE). Returns the number + 1. */
@@ -202,12 +186,12 @@ static void put_field(struct pickler *p, enum rfs_dcp_word field)
 static void begin_object(struct pickler *p, enum rfs_dcp_class class)
 {
     put_class(p, class);
-    put_ops(p, ")\x81}("); /* EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK */
+    rfs_bytes_put_text(p->out, ")\x81}("); /* EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK */
 }
 
 static void end_object(struct pickler *p)
 {
-    put_ops(p, "ub"); /* SETITEMS BUILD */
+    rfs_bytes_put_text(p->out, "ub"); /* SETITEMS BUILD */
 }
 
 /* Puts a tuple of numbers. */
@@ -225,7 +209,7 @@ static void put_size(struct pickler *p, uint32_t ndim, const uint64_t *dims)
         put_class(p, SIZE);
     put_numbers(p, ndim, dims);
     if (p->program == RFS_DCP_TORCH)
-        put_ops(p, "\x85R"); /* TUPLE1 REDUCE */
+        rfs_bytes_put_text(p->out, "\x85R"); /* TUPLE1 REDUCE */
 }
 
 /* Puts HyperParallel's TensorProperties. */
@@ -255,14 +239,14 @@ static void put_properties(struct pickler *p, enum rfs_dtype dtype)
         return;
     }
     put_class(p, RFS_DCP_TENSOR_PROPERTIES);
-    put_ops(p, ")\x81(");
+    rfs_bytes_put_text(p->out, ")\x81(");
     put_global(p, "torch", rfs_torch_dtype_name(dtype));
     put_global(p, "torch.serialization", "_get_layout");
     put_text(p, rfs_dcp_words[RFS_DCP_STRIDED]);
-    put_ops(p, "\x85R\x89"); /* TUPLE1 REDUCE NEWFALSE */
+    rfs_bytes_put_text(p->out, "\x85R\x89"); /* TUPLE1 REDUCE NEWFALSE */
     put_global(p, "torch.distributed.checkpoint.metadata", "_MEM_FORMAT_ENCODING");
-    put_little(p, 'K', 0, 1);  /* torch_contiguous_format */
-    put_ops(p, "\x85R\x89tb"); /* and NEWFALSE TUPLE BUILD */
+    put_little(p, 'K', 0, 1);                  /* torch_contiguous_format */
+    rfs_bytes_put_text(p->out, "\x85R\x89tb"); /* and NEWFALSE TUPLE BUILD */
     p->properties[dtype] = memoize(p);
 }
 
@@ -283,7 +267,7 @@ static void put_tensor(struct pickler *p, const struct rfs_dcp_listed_tensor *te
     put_field(p, RFS_DCP_SIZE);
     put_size(p, whole->ndim, whole->dims);
     put_field(p, RFS_DCP_CHUNKS);
-    put_ops(p, "](");
+    rfs_bytes_put_text(p->out, "](");
     for (size_t i = 0; i < tensor->n; i++) {
         rfs_type_place(whole, tensor->items[i].corner, at);
         begin_object(p, RFS_DCP_CHUNK);
@@ -386,7 +370,7 @@ static int put_values(struct pickler *p, const struct rfs_dcp_listing *listing,
     for (size_t i = 0; i < listing->n_objects; i++) {
         names[listing->n + i].memo = put_name(p, listing->objects[i].name);
         put_class(p, RFS_DCP_BYTES);
-        put_ops(p, ")\x81"); /* EMPTY_TUPLE NEWOBJ */
+        rfs_bytes_put_text(p->out, ")\x81"); /* EMPTY_TUPLE NEWOBJ */
     }
     return 0;
 }
@@ -416,7 +400,7 @@ static void put_shapes(struct pickler *p, const struct rfs_dcp_listing *listing,
                        const struct put_name *names)
 {
     put_text(p, rfs_dcp_words[RFS_DCP_MCORE_DATA]);
-    put_ops(p, "}(");
+    rfs_bytes_put_text(p->out, "}(");
     for (size_t i = 0; i < listing->n; i++) {
         const uint32_t shape = names[i].shape;
         recall(p, names[i].memo);
@@ -434,16 +418,16 @@ static void put_shapes(struct pickler *p, const struct rfs_dcp_listing *listing,
 static int put_all(struct pickler *p, const struct rfs_dcp_listing *listing, struct put_name *names,
                    struct rfs_error *err)
 {
-    put_ops(p, "\x80\x04");
+    rfs_bytes_put_text(p->out, "\x80\x04");
     begin_object(p, RFS_DCP_METADATA);
     put_text(p, rfs_dcp_words[RFS_DCP_STATE_DICT_METADATA]);
-    put_ops(p, "}(");
+    rfs_bytes_put_text(p->out, "}(");
     int rc = put_values(p, listing, names, err);
     if (rc)
         return rc;
     put(p, 'u');
     put_text(p, rfs_dcp_words[RFS_DCP_PLANNER_DATA]);
-    put_ops(p, "}(");
+    rfs_bytes_put_text(p->out, "}(");
     for (size_t i = 0; i < listing->n + listing->n_objects; i++) {
         recall(p, names[i].memo);
         recall(p, names[i].memo);
@@ -451,7 +435,7 @@ static int put_all(struct pickler *p, const struct rfs_dcp_listing *listing, str
     }
     put(p, 'u');
     put_text(p, rfs_dcp_words[RFS_DCP_STORAGE_DATA]);
-    put_ops(p, "}(");
+    rfs_bytes_put_text(p->out, "}(");
     rc = put_infos(p, listing, names, err);
     if (rc)
         return rc;

@@ -46,6 +46,13 @@ static void keep_commands(struct rfs_advice *advice, size_t n)
 
 /* ---- strategies ------------------------------------------------------------------------------ */
 
+/* Returns whether an option says how the source is cut. */
+static bool has_cuts(const struct rfs_advice *advice)
+{
+    return rfs_settings_last(&advice->basis, "src_strategy") ||
+           rfs_settings_last(&advice->basis, "src_rules");
+}
+
 /*
  * Finds the strategy of a source of several ranks: one by whose cuts its ranks can be planned. One
  * that some ranks contradict is taken if there is no other.
@@ -56,8 +63,7 @@ static void find_strategy(struct rfs_advice *advice)
     const char *doubtful = NULL;
     struct rfs_error doubt = {0};
 
-    if (rfs_settings_last(&advice->basis, "src_strategy") ||
-        rfs_settings_last(&advice->basis, "src_rules"))
+    if (has_cuts(advice))
         return;
     /* Names that say which side they are of come first. */
     for (int pass = 0; pass < 2; pass++)
@@ -96,8 +102,7 @@ static void find_cuts(struct rfs_advice *advice)
 {
     const struct rfs_path_list *configs = rfs_advice_configs(advice);
 
-    if (rfs_settings_last(&advice->basis, "src_strategy") ||
-        rfs_settings_last(&advice->basis, "src_rules"))
+    if (has_cuts(advice))
         return;
     for (uint32_t tp = advice->ranks; tp > 1 && !advice->failed; tp--) {
         RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
@@ -482,9 +487,7 @@ static void take_manifest(struct rfs_advice *advice)
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings made = {0};
     struct rfs_error unused;
 
-    if (!path || rfs_settings_last(&advice->basis, "src_strategy") ||
-        rfs_settings_last(&advice->basis, "src_rules") ||
-        !rfs_store_there(advice->source.store, path) ||
+    if (!path || has_cuts(advice) || !rfs_store_there(advice->source.store, path) ||
         rfs_manifest_init(&manifest, RFS_MANIFEST_FILES) ||
         rfs_manifest_read(advice->source.store, path, &manifest, &unused) ||
         rfs_settings_add_text(&made, manifest.options))
@@ -651,9 +654,7 @@ static int suggest_source(struct rfs_advice *advice, const struct rfs_inspect_ki
         return 0;
     }
     if (kind->what == RFS_INSPECT_CHUNKS || advice->ranks <= 1 ||
-        rfs_catalog_is_model_parallel(advice->source.catalog) ||
-        rfs_settings_last(&advice->basis, "src_strategy") ||
-        rfs_settings_last(&advice->basis, "src_rules"))
+        rfs_catalog_is_model_parallel(advice->source.catalog) || has_cuts(advice))
         return suggest_known(advice, kind, format, err);
     note_no_cuts(advice);
     offer_info(advice);
