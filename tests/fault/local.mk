@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 if HAVE_CMOCKA
 check_PROGRAMS += tests/fault/test_allocation tests/fault/test_costs tests/fault/test_hostile
-TESTS += tests/fault/test_allocation tests/fault/test_costs tests/fault/test_hostile tests/fault/large_pages
+TESTS += tests/fault/test_hostile tests/fault/test_allocation tests/fault/test_costs tests/fault/large_pages
 dist_check_SCRIPTS += tests/fault/large_pages
 tests_fault_test_hostile_SOURCES = \
 	tests/support/archive.c \
