@@ -784,25 +784,32 @@ struct match {
 struct cursor {
     size_t entry;
     uint32_t extent; /* within the entry */
+    const struct rfs_type *type;
     uint64_t header; /* where the header begins */
     struct rfs_extent content;
 };
 
-static struct rfs_extent extent_of(const struct match *match, size_t i, uint32_t extent)
+static const struct rfs_type *type_of(const struct match *match, size_t i)
+{
+    return rfs_intern_bytes(match->tables->types, match->prediction->entries[i].type, NULL);
+}
+
+static struct rfs_extent extent_of(const struct match *match, size_t i, uint32_t extent,
+                                   const struct rfs_type *type)
 {
     const struct rfs_entry *entry = &match->prediction->entries[i];
-    if (entry->extent_count > 0)
-        return match->prediction->extents[entry->extent + extent];
-    const struct rfs_type *type = rfs_intern_bytes(match->tables->types, entry->type, NULL);
-    return (struct rfs_extent){entry->offset, type->bytes};
+    return entry->extent_count > 0 ? match->prediction->extents[entry->extent + extent]
+                                   : (struct rfs_extent){entry->offset, type->bytes};
 }
 
 static struct cursor cursor_at(const struct match *match, size_t i)
 {
-    struct cursor cursor = {.entry = i, .content = extent_of(match, i, 0)};
+    struct cursor cursor = {.entry = i, .type = type_of(match, i)};
+    cursor.content = extent_of(match, i, 0, cursor.type);
     if (i > 0) {
         const uint32_t count = match->prediction->entries[i - 1].extent_count;
-        const struct rfs_extent before = extent_of(match, i - 1, count > 0 ? count - 1 : 0);
+        const struct rfs_extent before =
+            extent_of(match, i - 1, count > 0 ? count - 1 : 0, type_of(match, i - 1));
         cursor.header = before.offset + before.bytes;
     }
     return cursor;
@@ -816,26 +823,10 @@ static bool cursor_next(const struct match *match, struct cursor *cursor, size_t
         cursor->extent = 0;
         if (++cursor->entry >= stop)
             return false;
+        cursor->type = type_of(match, cursor->entry);
     }
-    cursor->content = extent_of(match, cursor->entry, cursor->extent);
+    cursor->content = extent_of(match, cursor->entry, cursor->extent, cursor->type);
     return true;
-}
-
-/* Takes expected bytes off the front of a header. */
-struct rest {
-    const unsigned char *p;
-    size_t n;
-    bool same;
-};
-
-static void expect(struct rest *rest, const void *bytes, size_t n)
-{
-    if (!rest->same || n > rest->n || memcmp(rest->p, bytes, n) != 0) {
-        rest->same = false;
-        return;
-    }
-    rest->p += n;
-    rest->n -= n;
 }
 
 /* Returns how many bytes a varint takes. */
@@ -844,67 +835,98 @@ static size_t varint_bytes(uint64_t value)
     return (70U - (unsigned)__builtin_clzll(value | 1)) / 7;
 }
 
-static void expect_byte(struct rest *rest, unsigned char byte)
+/* Puts a field's key and its number. Returns where they end. */
+static unsigned char *put_field(unsigned char *p, unsigned char key, uint64_t value)
 {
-    rest->same = rest->same && rest->n > 0 && *rest->p == byte;
-    rest->p += rest->same;
-    rest->n -= rest->same;
-}
-
-static void expect_field(struct rest *rest, unsigned char key, uint64_t value)
-{
-    expect_byte(rest, key);
+    *p++ = key;
     for (; value >= 0x80; value >>= 7)
-        expect_byte(rest, (unsigned char)(value | 0x80));
-    expect_byte(rest, (unsigned char)value);
+        *p++ = (unsigned char)(value | 0x80);
+    *p++ = (unsigned char)value;
+    return p;
 }
 
-/* Says whether these N bytes are the header of a value, with dims [0] for a scalar's if ZERO. */
-static bool is_header(const struct match *match, const struct cursor *cursor,
-                      const unsigned char *bytes, size_t n, bool zero)
+#define FIELD 11 /* bytes of a field of one number, at most */
+#define DTYPE 32 /* more than the bytes of a dtype's name */
+
+/*
+ * The end of a header, behind the name: all values of a type have the same one, which is made once
+ * for a task.
+ */
+struct tail {
+    const struct rfs_type *type; /* NULL: not made yet */
+    uint64_t content;            /* bytes */
+    uint64_t follows;            /* bytes of the value from here on, the content's too */
+    size_t n;
+    unsigned char bytes[(RFS_MAX_DIMS + 5) * FIELD + DTYPE];
+};
+
+/* Makes a tail; ZERO: with dims [0], for a scalar. */
+static void make_tail(const struct rfs_type *type, uint64_t content, bool zero, struct tail *out)
 {
-    const struct rfs_entry *entry = &match->prediction->entries[cursor->entry];
-    const struct rfs_type *type = rfs_intern_bytes(match->tables->types, entry->type, NULL);
     const char *dtype = rfs_dtype_name((enum rfs_dtype)type->dtype);
-    const size_t dtype_n = strlen(dtype);
-    size_t name_n;
-    const char *name = rfs_intern_bytes(match->tables->names, entry->name, &name_n);
+    const size_t dtype_n = strnlen(dtype, DTYPE);
     uint64_t tensor = zero ? 2 : 0;
     for (unsigned i = 0; i < type->ndim; i++)
         tensor += 1 + varint_bytes(type->dims[i]);
-    tensor += 2 + dtype_n + 1 + varint_bytes(cursor->content.bytes) + cursor->content.bytes;
-    const uint64_t value = 1 + varint_bytes(name_n) + name_n + 1 + varint_bytes(tensor) + tensor;
+    tensor += 2 + dtype_n + 1 + varint_bytes(content) + content;
 
-    struct rest rest = {bytes, n, true};
-    expect_field(&rest, 0x0a, value);
-    expect_field(&rest, 0x0a, name_n);
-    expect(&rest, name, name_n);
-    expect_field(&rest, 0x12, tensor);
+    unsigned char *p = put_field(out->bytes, 0x12, tensor);
     if (zero)
-        expect_field(&rest, 0x08, 0);
+        p = put_field(p, 0x08, 0);
     for (unsigned i = 0; i < type->ndim; i++)
-        expect_field(&rest, 0x08, type->dims[i]);
-    expect_field(&rest, 0x12, dtype_n);
-    expect(&rest, dtype, dtype_n);
-    expect_field(&rest, 0x1a, cursor->content.bytes);
-    return rest.same && rest.n == 0;
+        p = put_field(p, 0x08, type->dims[i]);
+    p = put_field(p, 0x12, dtype_n);
+    memcpy(p, dtype, dtype_n);
+    p = put_field(p + dtype_n, 0x1a, content);
+    out->type = type;
+    out->content = content;
+    out->follows = 1 + varint_bytes(tensor) + tensor;
+    out->n = (size_t)(p - out->bytes);
+}
+
+#define TAILS 8 /* of a task: as many types in turn are made once */
+
+static const struct tail *tail_of(struct tail *tails, const struct cursor *cursor)
+{
+    struct tail *tail = &tails[(uintptr_t)cursor->type / sizeof *cursor->type % TAILS];
+    if (tail->type != cursor->type || tail->content != cursor->content.bytes)
+        make_tail(cursor->type, cursor->content.bytes, false, tail);
+    return tail;
+}
+
+/* Says whether these N bytes are the header of the value with that name and tail. */
+static bool is_header(const char *name, size_t name_n, const struct tail *tail,
+                      const unsigned char *bytes, size_t n)
+{
+    const uint64_t value = 1 + varint_bytes(name_n) + name_n + tail->follows;
+    unsigned char front[2 * FIELD];
+    const size_t front_n = (size_t)(put_field(put_field(front, 0x0a, value), 0x0a, name_n) - front);
+
+    return n == front_n + name_n + tail->n && memcmp(bytes, front, front_n) == 0 &&
+           memcmp(bytes + front_n, name, name_n) == 0 &&
+           memcmp(bytes + front_n + name_n, tail->bytes, tail->n) == 0;
 }
 
 /*
  * Says whether these bytes, up to the content, are the header of a value; a scalar's may be written
- * in two ways.
+ * in two ways. TAILS, zeroes at first, keeps those that were made.
  */
-static bool is_value(const struct match *match, const struct cursor *cursor,
+static bool is_value(const struct match *match, const struct cursor *cursor, struct tail *tails,
                      const unsigned char *bytes)
 {
-    const struct rfs_type *type = rfs_intern_bytes(
-        match->tables->types, match->prediction->entries[cursor->entry].type, NULL);
-    const bool scalar =
-        type->kind == RFS_TENSOR && type->ndim == 0 && cursor->content.bytes == type->bytes;
+    const struct rfs_type *type = cursor->type;
     const size_t n = (size_t)(cursor->content.offset - cursor->header);
+    size_t name_n;
+    const char *name = rfs_intern_bytes(match->tables->names,
+                                        match->prediction->entries[cursor->entry].name, &name_n);
 
-    return is_header(match, cursor, bytes, n, false) ||
-           (scalar && is_header(match, cursor, bytes, n, true));
+    if (is_header(name, name_n, tail_of(tails, cursor), bytes, n))
+        return true;
+    if (type->kind != RFS_TENSOR || type->ndim != 0 || cursor->content.bytes != type->bytes)
+        return false;
+    struct tail zero;
+    make_tail(type, cursor->content.bytes, true, &zero);
+    return is_header(name, name_n, &zero, bytes, n);
 }
 
 /* Returns where one read from this header on should end: over near contents, at a header's end. */
@@ -929,6 +951,7 @@ static int match_batch(void *ctx, size_t i)
     size_t cap = 0;
     uint64_t start = 0;
     uint64_t end = 0;
+    struct tail tails[TAILS] = {0};
     int rc = 0;
     do {
         const uint64_t header = cursor.header;
@@ -955,7 +978,7 @@ static int match_batch(void *ctx, size_t i)
             if (rc < 0)
                 break;
         }
-        rc = !is_value(match, &cursor, buf + (header - start));
+        rc = !is_value(match, &cursor, tails, buf + (header - start));
     } while (rc == 0 && cursor_next(match, &cursor, stop));
     rfs_secret_wipe(buf, cap); /* contents lie between headers, and files may be encrypted */
     free(buf);
@@ -987,9 +1010,7 @@ static int match_size(const struct match *match)
     if (match->from->size != prediction->file_bytes || prediction->n == 0)
         return 0;
     for (size_t i = 0; i < prediction->n; i++) {
-        const struct rfs_type *type =
-            rfs_intern_bytes(match->tables->types, prediction->entries[i].type, NULL);
-        if (type->kind == RFS_MAP)
+        if (type_of(match, i)->kind == RFS_MAP)
             return 0;
     }
     return match_end(match);
@@ -1006,8 +1027,9 @@ static int match_one(const struct match *match, size_t i)
     unsigned char *buf = malloc(n);
     if (!buf)
         return -ENOMEM;
-    int rc =
-        rfs_bytes_source_read(match->from, buf, n, cursor.header) ?: is_value(match, &cursor, buf);
+    struct tail tails[TAILS] = {0};
+    int rc = rfs_bytes_source_read(match->from, buf, n, cursor.header)
+                 ?: is_value(match, &cursor, tails, buf);
     rfs_secret_wipe(buf, n);
     free(buf);
     return rc;
