@@ -33,6 +33,16 @@ def listing(mount):
     subprocess.run(["ls", "-lR", mount], check=True, stdout=subprocess.DEVNULL)
 
 
+def read_files(tree):
+    """Opens and reads the sources, which are hardly more than headers, into one buffer: no less can be done."""
+    buffer = bytearray(256 << 10)
+    for folder, _, names in os.walk(tree.source):
+        for name in names:
+            with open(os.path.join(folder, name), "rb", buffering=0) as file:
+                while file.readinto(buffer):
+                    pass
+
+
 def first_and_second(bench, mounted, tree, figures, round_):
     cache, mount = bench.path(f"kept{round_}"), bench.path("mnt.start")
     times = []
@@ -43,7 +53,10 @@ def first_and_second(bench, mounted, tree, figures, round_):
         while len(os.listdir(cache)) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
     shutil.rmtree(cache)
-    figures.add("ls -lR of 1,024 ranks as 768, first mount / second", times[0] / times[1], 20,
+    least = seconds(read_files, tree)
+    figures.add("ls -lR of 1,024 ranks as 768, first mount / reading their headers", times[0] / least, 15, at_most=True,
+                note=f"{times[0]:.2f} of {least:.2f} s")
+    figures.add("ls -lR of 1,024 ranks as 768, first mount / second", times[0] / times[1],
                 note=f"{times[0]:.2f} s, then {times[1] * 1000:.0f} ms")
 
 

@@ -44,6 +44,8 @@ struct rfs_planner {
     RFS_VEC(struct rfs_params *) param_lists;
     RFS_VEC(bool) compared; /* by name: its copies were (chunked.c) */
 
+    _Atomic(struct rfs_sibling *)
+        *siblings; /* [destination stages], NULL until a rank is planned */
     uint32_t n_ranks;
     _Atomic(struct rfs_rank_plan *) *ranks; /* [n_ranks], NULL until planned */
 };
@@ -71,6 +73,12 @@ struct rfs_plan_origin {
     uint32_t geometry; /* of its slices there; RFS_NO_ID: not resolved, or it is not cut */
 };
 
+/* A parameter that is copied, and its position in the parameter list, or RFS_NOT_LISTED. */
+struct rfs_sibling_copied {
+    uint32_t name, at;
+};
+#define RFS_NOT_LISTED UINT32_MAX
+
 /* Bits of a rank of a source stage: why its headers are needed. */
 enum {
     RFS_PROBED = 1,   /* to be looked at */
@@ -91,10 +99,12 @@ struct rfs_stage_use {
      * which
      */
     const struct rfs_presence *presence;
-    bool differs; /* the files list different ones, or may: a presence map is needed */
-    bool hinted;  /* only the sizes of the files show it */
-    char *damage; /* the error of a rank that was passed over; owned; NULL: none */
-    bool bereft;  /* a lost rank may have kept parameters that no file has */
+    bool differs;            /* the files list different ones, or may: a presence map is needed */
+    bool hinted;             /* only the sizes of the files show it */
+    char *damage;            /* the error of a rank that was passed over; owned; NULL: none */
+    bool bereft;             /* a lost rank may have kept parameters that no file has */
+    bool lacks;              /* the strategy has parameters that the lead lacks */
+    RFS_VEC(uint32_t) wants; /* names of parameters that want ranks; of a geometry, the first */
 };
 
 /* Returns the number of names that the files of a stage have. */
@@ -125,6 +135,9 @@ struct rfs_planning {
 
     RFS_VEC(unsigned char) seen; /* by geometry: bits that its cells have already, in this stage */
     RFS_VEC(struct rfs_unproved) unproved;
+    const struct rfs_sibling *sibling; /* has the same leads; or NULL */
+    bool wants;                        /* the parameter that was looked at last wants ranks */
+    RFS_VEC(struct rfs_sibling_copied) copied;
     uint32_t n_names;
     struct rfs_plan_origin *origins; /* [n_names] by name id */
 };
@@ -225,6 +238,31 @@ int rfs_plan_target_type(struct rfs_planner *planner, const struct rfs_geometry 
 int rfs_plan_sources(struct rfs_planning *planning);
 /* Indexes only the rank that leads each needed stage. 0 or -errno. */
 int rfs_plan_leads(struct rfs_planning *planning);
+
+/* ---- what holds for all ranks of a destination stage (sibling.c) ----------------------------- */
+
+struct rfs_sibling_stage {
+    uint64_t lead, order; /* serials of the indexes; 0: the stage is not needed */
+    bool lacks;           /* the strategy has parameters that the lead lacks */
+    size_t n;
+    uint32_t *names; /* parameters that mark_needed of sources.c has to look at; owned */
+};
+/* What the first plan of a destination stage found. Immutable. */
+struct rfs_sibling {
+    const struct rfs_params *params;
+    size_t n_copied;
+    struct rfs_sibling_copied *copied; /* owned */
+    uint32_t n_stages;
+    struct rfs_sibling_stage stages[]; /* [source stages] */
+};
+
+/* Sets planning->sibling, if a plan was made by the same leads. The leads are indexed. */
+void rfs_sibling_find(struct rfs_planning *planning);
+/* Says whether a planning has a sibling whose parameters are in the same order. */
+bool rfs_sibling_orders(const struct rfs_planning *planning);
+/* Keeps what a plan with these parameters found, if it is the first of its stage. */
+void rfs_sibling_keep(struct rfs_planning *planning, const struct rfs_params *params);
+void rfs_sibling_free(struct rfs_sibling *sibling);
 
 /* ---- the parameter list (params.c) ----------------------------------------------------------- */
 

@@ -26,6 +26,7 @@ librfs_la_SOURCES += \
 	src/plan/role.h \
 	src/plan/sample.c \
 	src/plan/sample.h \
+	src/plan/sibling.c \
 	src/plan/slice.c \
 	src/plan/slice.h \
 	src/plan/sources.c \

@@ -187,18 +187,24 @@ static int add_param(struct rfs_planning *planning, uint32_t name, const struct 
     const struct rfs_plan_origin *origin = &planning->origins[name];
     struct rfs_target target = {.name = name, .stage = origin->stage, .lengths = RFS_NO_ID};
     const bool cut = rfs_plan_is_cut(role, rfs_catalog_type(planning->catalog, origin->type));
+    struct rfs_sibling_copied copied = {name, RFS_NOT_LISTED};
     int rc = cut ? sliced_entry(planning, role, name, &target)
                  : copied_entry(planning, role, origin->stage, name, &target);
 
     if (rc)
         return rc < 0 ? rc : 0;
     const struct rfs_type *type = rfs_catalog_type(planning->catalog, target.type);
-    if (type->bytes == 0 && type->kind == RFS_TENSOR && !planning->planner->config.keep_empty)
-        return 0; /* MindSpore saves no empty tensor in a .ckpt */
-    rc = show(planning->planner, role->shown, &target, planning->err);
-    if (!rc)
+    /* MindSpore saves no empty tensor in a .ckpt */
+    const bool listed =
+        type->bytes > 0 || type->kind != RFS_TENSOR || planning->planner->config.keep_empty;
+    rc = listed ? show(planning->planner, role->shown, &target, planning->err) : 0;
+    if (rc)
+        return rc;
+    if (listed) {
+        copied.at = (uint32_t)params->n;
         params->targets[params->n++] = target;
-    return rc;
+    }
+    return cut || RFS_PUSH(&planning->copied, copied) ? 0 : rfs_fail_memory(planning->err);
 }
 
 static struct rfs_role role_in(const struct rfs_planning *planning, uint32_t name)
@@ -349,10 +355,54 @@ static int fail_empty(const struct rfs_planning *planning)
                     planning->rank);
 }
 
+/*
+ * Proves that the copied parameters of the sibling's list are the same for this rank: 1, or 0 when
+ * one is not, or -errno.
+ */
+static int check_copied(struct rfs_planning *planning)
+{
+    const struct rfs_sibling *sibling = planning->sibling;
+    RFS_FREE struct rfs_params *one = malloc(sizeof *one + sizeof *one->targets);
+    int same = 1;
+
+    if (!one)
+        return rfs_fail_memory(planning->err);
+    for (size_t i = 0; same == 1 && i < sibling->n_copied; i++) {
+        const struct rfs_sibling_copied copied = sibling->copied[i];
+        const struct rfs_role role = role_in(planning, copied.name);
+        one->n = 0;
+        const int rc = add_param(planning, copied.name, &role, one);
+        if (rc)
+            return rc;
+        same = copied.at == RFS_NOT_LISTED
+                   ? one->n == 0
+                   : one->n == 1 && memcmp(&sibling->params->targets[copied.at], one->targets,
+                                           sizeof *one->targets) == 0;
+    }
+    return same;
+}
+
+/* Takes the list of the planning's sibling: 1, or 0 when the rank has another, or -errno. */
+static int take_sibling(struct rfs_planning *planning, const struct rfs_params **out)
+{
+    const int same = rfs_sibling_orders(planning) ? check_copied(planning) : 0;
+
+    if (same == 1) {
+        rfs_plan_note_unproved(planning);
+        *out = planning->sibling->params;
+    }
+    planning->unproved.n = same == 1 ? planning->unproved.n : 0;
+    planning->copied.n = 0;
+    return same;
+}
+
 int rfs_plan_params(struct rfs_planning *planning, const struct rfs_params **out)
 {
     size_t most = 0;
+    const int taken = take_sibling(planning, out);
 
+    if (taken)
+        return taken < 0 ? taken : 0;
     for (uint32_t s = 0; s < planning->n_stages; s++) {
         const struct rfs_stage_use *use = &planning->stages[s];
         if (use->needed)

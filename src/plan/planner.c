@@ -145,6 +145,9 @@ void rfs_planner_free(struct rfs_planner *planner)
         plan_free(&plan);
     }
     free(planner->ranks);
+    for (uint32_t d = 0; planner->siblings && d < planner->scale.dst_stages; d++)
+        rfs_sibling_free(atomic_load_explicit(&planner->siblings[d], memory_order_relaxed));
+    free(planner->siblings);
     free(planner->params);
     rfs_plan_names_free(planner->names);
     for (uint32_t s = 0; planner->stages && s < planner->scale.src_stages; s++) {
@@ -175,10 +178,11 @@ static int make_tables(struct rfs_planner *planner, struct rfs_error *err)
     planner->names = rfs_plan_names_new();
     planner->geometry_ids = rfs_intern_new();
     planner->ranks = calloc(planner->n_ranks, sizeof *planner->ranks);
+    planner->siblings = calloc(planner->scale.dst_stages, sizeof *planner->siblings);
     planner->stages = calloc(stages, sizeof *planner->stages);
     planner->resembled = calloc(ranks, sizeof *planner->resembled);
-    if (!planner->names || !planner->geometry_ids || !planner->ranks || !planner->stages ||
-        !planner->resembled)
+    if (!planner->names || !planner->geometry_ids || !planner->ranks || !planner->siblings ||
+        !planner->stages || !planner->resembled)
         return rfs_fail_memory(err);
     for (size_t s = 0; s < stages; s++)
         atomic_init(&planner->stages[s].lead, RFS_NO_RANK);
@@ -439,7 +443,7 @@ static int check_match(struct rfs_planning *planning)
     const char *there;
     const char *here;
 
-    if (!matches_little(planning, &matching))
+    if (planning->sibling || !matches_little(planning, &matching))
         return 0;
     const bool none = matching.known == 0 && !others_match(planning, &matching);
     if (!none && !rfs_notes_are_new(planner, RFS_NOTE_FEW_MATCH, 0))
@@ -486,9 +490,11 @@ static void planning_end(struct rfs_planning *planning)
     for (uint32_t s = 0; planning->stages && s < planning->n_stages; s++) {
         free(planning->stages[s].wanted);
         free(planning->stages[s].damage);
+        free(planning->stages[s].wants.data);
     }
     free(planning->stages);
     free(planning->unproved.data);
+    free(planning->copied.data);
     free(planning->seen.data);
     free(planning->origins);
 }
@@ -526,6 +532,7 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
     rfs_catalog_end(planner->config.catalog, &use);
     if (rc)
         return rc;
+    rfs_sibling_keep(&planning, plan->params);
 
     struct rfs_rank_plan *expected = NULL; /* rfs_planner_ready acquires what this releases */
     if (atomic_compare_exchange_strong(&planner->ranks[rank], &expected, plan))

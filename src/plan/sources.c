@@ -429,6 +429,7 @@ static int want_cells(struct rfs_planning *planning, struct rfs_stage_use *use,
     struct rfs_cells cells;
     uint32_t cell[RFS_MAX_DIMS];
 
+    planning->wants = true;
     rfs_geometry_cells(geometry, planning->local, &cells, cell);
     do {
         const struct rfs_plan_piece piece = rfs_plan_piece_cell(geometry, cell);
@@ -506,6 +507,7 @@ static int want_copied(struct rfs_planning *planning, struct rfs_stage_use *use,
     const struct rfs_plan_piece piece = rfs_plan_piece_slice(role->src, planning->template);
     const uint32_t from = rfs_plan_provider(query, &piece);
 
+    planning->wants = true;
     if (from == RFS_NO_RANK)
         return role->shown ? lose_param(planning, query, &piece) : 0;
     use->wanted[from - use->base] |= RFS_PROBED | use_of(role);
@@ -547,14 +549,22 @@ static int want_param(struct rfs_planning *planning, uint32_t s, uint32_t name)
 static int mark_needed(struct rfs_planning *planning, uint32_t s)
 {
     struct rfs_stage_use *use = &planning->stages[s];
+    const struct rfs_sibling_stage *like = planning->sibling ? &planning->sibling->stages[s] : NULL;
+    const size_t n = like ? like->n : rfs_stage_use_count(use);
     int rc = 0;
 
     planning->seen.n = 0;
+    use->wants.n = 0;
     memset(use->wanted, 0, planning->devices);
     if (!use->presence)
         use->wanted[use->lead - use->base] = RFS_PROBED | RFS_PROVIDES;
-    for (size_t i = 0; !rc && i < rfs_stage_use_count(use); i++)
-        rc = want_param(planning, s, rfs_stage_use_name(use, i));
+    for (size_t i = 0; !rc && i < n; i++) {
+        const uint32_t name = like ? like->names[i] : rfs_stage_use_name(use, i);
+        planning->wants = false;
+        rc = want_param(planning, s, name);
+        if (!rc && planning->wants && !like && !RFS_PUSH(&use->wants, name))
+            rc = rfs_fail_memory(planning->err);
+    }
     return rc;
 }
 
@@ -671,6 +681,7 @@ static int find_lacking(struct asking *asking, uint32_t s)
         const struct rfs_role role = rfs_plan_role_of_param(planner, i, s, asking->planning->stage);
         if (role.kind == RFS_ROLE_DROPPED)
             continue;
+        asking->use->lacks = true;
         if (role.shown && !is_gradient(param))
             rfs_text_add_name(&asking->lacking, NAMES_SHOWN, param);
         if (!added[layout->id])
@@ -720,7 +731,8 @@ static int probe_others(struct rfs_planning *planning, uint32_t s)
     struct rfs_planner *planner = planning->planner;
     struct asking asking = {.planning = planning, .use = &planning->stages[s]};
 
-    if (asking.use->presence || !planner->config.src || planning->devices == 1)
+    if (asking.use->presence || !planner->config.src || planning->devices == 1 ||
+        (planning->sibling && !planning->sibling->stages[s].lacks))
         return 0;
     RFS_FREE unsigned char *look = calloc(planning->devices, 1);
     if (!look)
@@ -1146,6 +1158,12 @@ int rfs_plan_leads(struct rfs_planning *planning)
     return find_origins(planning);
 }
 
+static int find_sibling(struct rfs_planning *planning)
+{
+    rfs_sibling_find(planning);
+    return 0;
+}
+
 int rfs_plan_sources(struct rfs_planning *planning)
 {
     find_needed_stages(planning->planner, planning->stage, planning->stages);
@@ -1153,6 +1171,7 @@ int rfs_plan_sources(struct rfs_planning *planning)
     do /* at most once for each stage, and once more */
         rc = rc
                  ?: each_stage(planning, presence_stage)
+                 ?: find_sibling(planning)
                  ?: find_origins(planning)
                  ?: each_stage(planning, need_stage)
                  ?: each_stage(planning, index_stage)

@@ -12,6 +12,14 @@ tests_unit_plan_test_stages_SOURCES = \
 	tests/unit/plan/test_stages.c
 tests_unit_plan_test_stages_LDADD = librfs.la $(CMOCKA_LIBS)
 
+check_PROGRAMS += tests/unit/plan/test_sibling
+TESTS += tests/unit/plan/test_sibling
+tests_unit_plan_test_sibling_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/plan/test_sibling.c
+tests_unit_plan_test_sibling_LDADD = librfs.la $(CMOCKA_LIBS)
+
 check_PROGRAMS += tests/unit/plan/test_output_map
 TESTS += tests/unit/plan/test_output_map
 tests_unit_plan_test_output_map_SOURCES = \
