@@ -3,7 +3,10 @@
  * Ids index items, which live in chunks that never move: chunk k holds 2^(k + FIRST_BITS) of them,
  * so id + 2^FIRST_BITS has the chunk in its highest bit and the place in the rest. A reader that
  * has an id got it after the item and its chunk were written, so it needs no lock. The slots (open
- * addressing, linear probing) are for adding and finding only, and belong to the lock.
+ * addressing, linear probing) are for adding and finding only, and belong to the lock. A slot has
+ * the hash beside the id: what a probe passes by lies in one or two lines of the slots, and only an
+ * id that is most likely the right one is followed to its item and bytes, which are in no cache
+ * when there are many.
  */
 #include "base/intern.h"
 
@@ -21,6 +24,10 @@ enum { FIRST_BITS = 6, CHUNKS = 32 - FIRST_BITS, FIRST_SLOTS = 128 };
 struct item {
     const char *bytes; /* in the arena */
     uint32_t length;
+};
+
+struct slot {
+    uint32_t id; /* or RFS_NO_ID */
     uint32_t hash;
 };
 
@@ -28,18 +35,18 @@ struct rfs_intern {
     pthread_mutex_t lock;
     uint64_t seed; /* hostile names should not be able to collide on purpose */
     struct rfs_arena arena;
-    uint32_t *slots;   /* ids, or RFS_NO_ID; at most 3/4 are used */
-    size_t slot_count; /* a power of two */
-    size_t item_bytes; /* memory of the chunks */
+    struct slot *slots; /* at most 3/4 are used */
+    size_t slot_count;  /* a power of two */
+    size_t item_bytes;  /* memory of the chunks */
     _Atomic uint32_t count;
     _Atomic(struct item *) chunks[CHUNKS];
 };
 
-static bool new_slots(size_t count, uint32_t **out)
+static bool new_slots(size_t count, struct slot **out)
 {
     size_t bytes;
 
-    if (!rfs_mul_size(count, sizeof(uint32_t), &bytes))
+    if (!rfs_mul_size(count, sizeof **out, &bytes))
         return false;
     *out = malloc(bytes);
     if (!*out)
@@ -96,37 +103,50 @@ static const struct item *item_of(const struct rfs_intern *table, uint32_t id)
 }
 
 /* Finds the slot that holds these bytes, or the empty one where they belong. Under the lock. */
-static size_t probe(const struct rfs_intern *table, const void *bytes, size_t length, uint32_t hash)
+static struct slot *probe(const struct rfs_intern *table, const void *bytes, size_t length,
+                          uint32_t hash)
 {
     const size_t mask = table->slot_count - 1;
-    size_t at = hash & mask;
 
-    for (; table->slots[at] != RFS_NO_ID; at = (at + 1) & mask) {
-        const struct item *item = item_of(table, table->slots[at]);
-        if (item->hash == hash && item->length == length &&
-            (length == 0 || memcmp(item->bytes, bytes, length) == 0))
-            break;
+    for (size_t at = hash & mask;; at = (at + 1) & mask) {
+        struct slot *slot = &table->slots[at];
+        if (slot->id == RFS_NO_ID)
+            return slot;
+        if (slot->hash != hash)
+            continue;
+        const struct item *item = item_of(table, slot->id);
+        if (item->length == length && (length == 0 || memcmp(item->bytes, bytes, length) == 0))
+            return slot;
     }
-    return at;
 }
 
-/* Keeps a quarter of the slots empty for one more item. Under the lock. */
-static bool make_room(struct rfs_intern *table, uint32_t count)
+/* Finds the empty slot where an id belongs that is in no slot. */
+static struct slot *empty_slot(struct slot *slots, size_t count, uint32_t hash)
 {
-    uint32_t *slots;
-    size_t want, mask;
+    size_t at = hash & (count - 1);
 
-    if (count < table->slot_count - table->slot_count / 4)
-        return true;
+    while (slots[at].id != RFS_NO_ID)
+        at = (at + 1) & (count - 1);
+    return &slots[at];
+}
+
+/* Says whether a quarter of the slots stays empty with one more item. */
+static bool has_room(const struct rfs_intern *table, uint32_t count)
+{
+    return count < table->slot_count - table->slot_count / 4;
+}
+
+/* Doubles the slots. Under the lock. */
+static bool make_room(struct rfs_intern *table)
+{
+    struct slot *slots;
+    size_t want;
+
     if (!rfs_mul_size(table->slot_count, 2, &want) || !new_slots(want, &slots))
         return false;
-    mask = want - 1;
-    for (uint32_t id = 0; id < count; id++) {
-        size_t at = item_of(table, id)->hash & mask;
-        while (slots[at] != RFS_NO_ID)
-            at = (at + 1) & mask;
-        slots[at] = id;
-    }
+    for (size_t i = 0; i < table->slot_count; i++)
+        if (table->slots[i].id != RFS_NO_ID)
+            *empty_slot(slots, want, table->slots[i].hash) = table->slots[i];
     free(table->slots);
     table->slots = slots;
     table->slot_count = want;
@@ -160,21 +180,25 @@ static uint32_t add_locked(struct rfs_intern *table, const void *bytes, size_t l
                            uint32_t hash)
 {
     const uint32_t id = atomic_load_explicit(&table->count, memory_order_relaxed);
-    size_t at = probe(table, bytes, length, hash);
+    struct slot *slot = probe(table, bytes, length, hash);
     struct item *item;
     const char *copy;
 
-    if (table->slots[at] != RFS_NO_ID)
-        return table->slots[at];
+    if (slot->id != RFS_NO_ID)
+        return slot->id;
+    if (!has_room(table, id)) {
+        if (!make_room(table))
+            return RFS_NO_ID;
+        slot = empty_slot(table->slots, table->slot_count, hash);
+    }
     item = new_item(table, id);
-    if (!item || !make_room(table, id))
+    if (!item)
         return RFS_NO_ID;
     copy = rfs_arena_text(&table->arena, bytes, length);
     if (!copy)
         return RFS_NO_ID;
-    *item = (struct item){copy, (uint32_t)length, hash};
-    at = probe(table, bytes, length, hash); /* the slots may have moved */
-    table->slots[at] = id;
+    *item = (struct item){copy, (uint32_t)length};
+    *slot = (struct slot){id, hash};
     /* rfs_intern_bytes and rfs_intern_count acquire it, and with it the item and its bytes. */
     atomic_store_explicit(&table->count, id + 1, memory_order_release);
     return id;
@@ -219,7 +243,7 @@ uint32_t rfs_intern_find(struct rfs_intern *table, const void *bytes, size_t len
         return RFS_NO_ID;
     const uint32_t hash = hash_of(table, bytes, length);
     RFS_LOCKED(&table->lock);
-    return table->slots[probe(table, bytes, length, hash)];
+    return probe(table, bytes, length, hash)->id;
 }
 
 const void *rfs_intern_bytes(const struct rfs_intern *table, uint32_t id, size_t *length)
