@@ -16,6 +16,12 @@
 #include <sys/random.h>
 #include <xxhash.h>
 
+/* A pair by its key. Keys of other hashes are not read: those of a large map are in no cache. */
+struct cell {
+    uint32_t pair; /* its number plus 1, or 0 */
+    uint32_t hash; /* that of the key */
+};
+
 /*
  * A map being read. Texts lie where the file's bytes were: without quotes and escapes they are
  * shorter, with a NUL behind each.
@@ -25,10 +31,10 @@ struct reader {
     const char *path;
     struct rfs_mapfile_form form;
     struct rfs_error *err;
-    size_t kept;     /* bytes of texts */
-    uint32_t *table; /* a pair's number plus 1, by its key; owned */
-    size_t cap;      /* a power of two, or 0; at most half of it is used */
-    uint64_t seed;   /* so that keys cannot be chosen to collide */
+    size_t kept;        /* bytes of texts */
+    struct cell *table; /* owned */
+    size_t cap;         /* a power of two, or 0; at most 3/4 of it is used */
+    uint64_t seed;      /* so that keys cannot be chosen to collide */
 };
 
 void rfs_mapfile_free(struct rfs_mapfile *map)
@@ -51,25 +57,44 @@ static int fail_json(const struct reader *reader, const struct rfs_json_read *js
                                       "not valid JSON: %s", json->wrong);
 }
 
-static uint32_t *cell_of(const struct reader *reader, const char *key)
+static uint32_t hash_of(const struct reader *reader, const char *key, size_t length)
 {
-    size_t at = (size_t)XXH3_64bits_withSeed(key, strlen(key), reader->seed);
+    return (uint32_t)XXH3_64bits_withSeed(key, length, reader->seed);
+}
 
-    for (;; at++) {
-        uint32_t *cell = &reader->table[at & (reader->cap - 1)];
-        if (*cell == 0 || strcmp(reader->map->data[*cell - 1].key, key) == 0)
+/* Finds the cell of a key, or the empty one where it belongs. */
+static struct cell *cell_of(const struct reader *reader, const char *key, uint32_t hash)
+{
+    for (size_t at = hash;; at++) {
+        struct cell *cell = &reader->table[at & (reader->cap - 1)];
+        if (cell->pair == 0 ||
+            (cell->hash == hash && strcmp(reader->map->data[cell->pair - 1].key, key) == 0))
             return cell;
     }
 }
 
+/* Puts a cell, whose key is not there, into a table of CAP. */
+static void put_cell(struct cell *table, size_t cap, struct cell cell)
+{
+    size_t at = cell.hash & (cap - 1);
+
+    while (table[at].pair != 0)
+        at = (at + 1) & (cap - 1);
+    table[at] = cell;
+}
+
 static bool grow(struct reader *reader)
 {
+    const size_t cap = reader->cap ? reader->cap * 2 : 256;
+    struct cell *table = calloc(cap, sizeof *table);
+
+    for (size_t i = 0; table && i < reader->cap; i++)
+        if (reader->table[i].pair != 0)
+            put_cell(table, cap, reader->table[i]);
     free(reader->table);
-    reader->cap = reader->cap ? reader->cap * 2 : 256;
-    reader->table = calloc(reader->cap, sizeof *reader->table);
-    for (size_t i = 0; reader->table && i < reader->map->n; i++)
-        *cell_of(reader, reader->map->data[i].key) = (uint32_t)i + 1;
-    return reader->table != NULL;
+    reader->table = table;
+    reader->cap = table ? cap : 0;
+    return table != NULL;
 }
 
 /* Copies the text that was read last to the map's. */
@@ -105,12 +130,13 @@ static void shorten(char *path)
 static int read_pair(struct reader *reader, struct rfs_json_read *json)
 {
     struct rfs_mapfile *map = reader->map;
+    const uint32_t hash = hash_of(reader, json->text, json->text_n);
     struct rfs_mapfile_pair pair = {.key = keep(reader, json)};
 
-    if (map->n >= INT32_MAX || (2 * (map->n + 1) > reader->cap && !grow(reader)))
+    if (map->n >= INT32_MAX || (map->n >= reader->cap / 4 * 3 && !grow(reader)))
         return rfs_fail_memory(reader->err);
-    uint32_t *cell = cell_of(reader, pair.key);
-    if (*cell != 0)
+    struct cell *cell = cell_of(reader, pair.key, hash);
+    if (cell->pair != 0)
         return rfs_fail(reader->err, -EINVAL, RFS_IN(reader->path), "leave one of them out",
                         "the key '%.200s' comes twice", pair.key);
     if (!rfs_json_read_peek(json, '"'))
@@ -124,7 +150,7 @@ static int read_pair(struct reader *reader, struct rfs_json_read *json)
     pair.value = value;
     if (!RFS_PUSH(map, pair))
         return rfs_fail_memory(reader->err);
-    *cell = (uint32_t)map->n;
+    *cell = (struct cell){(uint32_t)map->n, hash};
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A JSON object whose values are texts, such as a map of files. Takes the file's bytes, and 24 to
- * 40 a pair.
+ * A JSON object whose values are texts, such as a map of files. Takes the file's bytes, 16 to 32 a
+ * pair, and while it is read 11 to 21 more.
  */
 #pragma once
 
