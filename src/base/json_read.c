@@ -256,18 +256,41 @@ static size_t cut_character(const unsigned char *text, size_t n)
     return 0;
 }
 
+/*
+ * Returns where the plain text from AT on ends: at a quote, a backslash, a control character or N.
+ * *ASCII: no byte of it is above 0x7f. Looks at eight bytes at a time while they are all plain
+ * ASCII: below, a subtraction borrows into the high bit of a byte that is too small, or 0.
+ */
+static size_t plain_end(const unsigned char *data, size_t at, size_t n, bool *ascii)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    const uint64_t highs = 0x80 * ones;
+    unsigned char all = 0;
+    uint64_t word;
+
+    for (; n - at >= sizeof word; at += sizeof word) {
+        memcpy(&word, data + at, sizeof word);
+        const uint64_t quotes = (word ^ '"' * ones) - ones;
+        const uint64_t backslashes = (word ^ '\\' * ones) - ones;
+        if ((word | quotes | backslashes | (word - ' ' * ones)) & highs)
+            break;
+    }
+    for (; at < n && data[at] != '"' && data[at] != '\\' && data[at] >= ' '; at++)
+        all |= data[at];
+    *ascii = all < 0x80;
+    return at;
+}
+
 /* Reads the bytes before the next quote, backslash or end of the block. */
 static bool read_plain(struct rfs_json_read *json, uint64_t begin)
 {
-    size_t end = json->at;
+    bool ascii;
+    size_t end = plain_end(json->data, json->at, json->n, &ascii);
 
-    while (end < json->n && json->data[end] != '"' && json->data[end] != '\\' &&
-           json->data[end] >= 0x20)
-        end++;
-    if (end == json->n && json->fill)
+    if (end == json->n && json->fill && !ascii)
         end -= cut_character(json->data + json->at, end - json->at);
     /* No character of several bytes has an escape in it. */
-    if (!rfs_text_is_utf8((const char *)json->data + json->at, end - json->at))
+    if (!ascii && !rfs_text_is_utf8((const char *)json->data + json->at, end - json->at))
         return fail_from(json, begin, "a string that is not UTF-8");
     if (!add_bytes(json, json->data + json->at, end - json->at))
         return false;

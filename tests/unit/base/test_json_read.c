@@ -76,6 +76,50 @@ static void test_strings(void **state)
     NO_STRING("\"\xc0\x80\"", 0, "a string that is not UTF-8");
 }
 
+/* Each byte at each place of a string: eight are looked at together. */
+static void test_each_byte(void **state)
+{
+    enum { LETTERS = 20 };
+
+    (void)state;
+    for (unsigned byte = 0; byte < 256; byte++)
+        for (size_t place = 0; place < LETTERS; place++) {
+            char text[] = "\"aaaaaaaaaaaaaaaaaaaa\"";
+            struct rfs_json_read json = rfs_json_read_begin(text, sizeof text - 1);
+            text[1 + place] = (char)byte;
+            const char *wrong = byte < ' '     ? "a control character in a string"
+                                : byte == '\\' ? "a backslash before a character that needs none"
+                                : byte >= 0x80 ? "a string that is not UTF-8"
+                                               : NULL;
+            if (byte == '\\' && place == LETTERS - 1)
+                wrong = "it ends in a string"; /* what follows is a quote */
+            assert_int_equal(rfs_json_read_string(&json), wrong == NULL);
+            if (wrong) {
+                assert_string_equal(json.wrong, wrong);
+            } else {
+                assert_int_equal(json.text_n, byte == '"' ? place : LETTERS);
+                assert_memory_equal(json.text, text + 1, json.text_n);
+                assert_int_equal(json.at, json.text_n + 2);
+            }
+            rfs_json_read_free(&json);
+        }
+}
+
+/* A character of two bytes at each place, and half of one. */
+static void test_characters_at_each_place(void **state)
+{
+    (void)state;
+    for (size_t place = 0; place < 20; place++) {
+        char value[32];
+        char text[sizeof value + 2];
+        snprintf(value, sizeof value, "%.*s\xc3\xa9%s", (int)place, "aaaaaaaaaaaaaaaaaaaa", "aaa");
+        snprintf(text, sizeof text, "\"%s\"", value);
+        string_is(text, value);
+        text[2 + place] = 'a';
+        no_string(text, strlen(text), 0, "a string that is not UTF-8");
+    }
+}
+
 static void number_is(const char *text, uint64_t value)
 {
     struct rfs_json_read json = begin(text);
@@ -429,11 +473,18 @@ static void test_long_blocks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strings),       cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_skip),          cmocka_unit_test(test_signed_numbers),
-        cmocka_unit_test(test_parts),         cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_objects),       cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_random_blocks), cmocka_unit_test(test_long_blocks),
+        cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_each_byte),
+        cmocka_unit_test(test_characters_at_each_place),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_skip),
+        cmocka_unit_test(test_signed_numbers),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_random_blocks),
+        cmocka_unit_test(test_long_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
