@@ -22,10 +22,17 @@
         return (__VA_ARGS__);                                                                      \
     }
 
-/* Sorts the N elements of an array; DATA may be NULL if there are none. */
+/*
+ * Sorts the N elements of an array; DATA may be NULL if there are none. Elements that are in order
+ * already cost N - 1 comparisons.
+ */
 #define RFS_SORT(data, n, compare) rfs_sort((data), (n), sizeof *(data), (compare))
 /* Sorts all of an RFS_VEC. */
 #define RFS_SORT_ALL(v, compare) RFS_SORT((v)->data, (v)->n, compare)
+
+/* Likewise, with CTX for a comparison that takes it behind the two elements. */
+#define RFS_SORT_BY(data, n, compare, ctx)                                                         \
+    rfs_sort_by((data), (n), sizeof *(data), (compare), (ctx))
 
 /* Compares strings of bytes: by the first that differs, else by length. */
 static inline int rfs_order_bytes(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
@@ -36,8 +43,25 @@ static inline int rfs_order_bytes(const char *a, size_t a_bytes, const char *b, 
 static inline void rfs_sort(void *data, size_t n, size_t size,
                             int (*compare)(const void *, const void *))
 {
-    if (n > 1)
+    const char *at = data;
+    size_t i = 1;
+
+    for (; i < n && compare(at, at + size) <= 0; i++)
+        at += size;
+    if (i < n)
         qsort(data, n, size, compare);
+}
+
+static inline void rfs_sort_by(void *data, size_t n, size_t size,
+                               int (*compare)(const void *, const void *, void *), void *ctx)
+{
+    const char *at = data;
+    size_t i = 1;
+
+    for (; i < n && compare(at, at + size, ctx) <= 0; i++)
+        at += size;
+    if (i < n)
+        qsort_r(data, n, size, compare, ctx);
 }
 
 /*

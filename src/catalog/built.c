@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/first_error.h"
 #include "base/intern.h"
+#include "base/order.h"
 #include "catalog/merge.h"
 #include "formats/ckpt/crc.h"
 #include "formats/foreign.h"
@@ -68,8 +69,7 @@ static int sort_entries(const struct rfs_builder *builder, struct rfs_index *ind
 {
     size_t a;
     size_t b;
-    qsort_r(index->entries, index->n, sizeof *index->entries, compare_names,
-            builder->tables->names);
+    RFS_SORT_BY(index->entries, index->n, compare_names, builder->tables->names);
     return rfs_index_order_names(index, &a, &b);
 }
 

@@ -107,7 +107,7 @@ int rfs_index_order_names(struct rfs_index *index, size_t *first, size_t *second
         return -ENOMEM;
     for (size_t i = 0; i < index->n; i++)
         index->by_name[i] = (uint32_t)i;
-    qsort_r(index->by_name, index->n, sizeof *index->by_name, compare_names, index->entries);
+    RFS_SORT_BY(index->by_name, index->n, compare_names, index->entries);
     *second = index->n;
     for (size_t i = 1; i < index->n; i++) {
         const uint32_t before = index->by_name[i - 1];

@@ -425,8 +425,7 @@ static bool group(struct locating *locating)
     const struct rfs_chunk *chunks = locating->chunks->chunks.data;
     const uint32_t *list = locating->list.data;
 
-    if (locating->list.n > 1)
-        qsort_r(locating->list.data, locating->list.n, sizeof *list, by_file, locating->chunks);
+    RFS_SORT_BY(locating->list.data, locating->list.n, by_file, locating->chunks);
     for (size_t i = 0; i < locating->list.n; i++)
         if ((i == 0 || chunks[list[i]].file != chunks[list[i - 1]].file) &&
             !RFS_PUSH(&locating->files, i))

@@ -17,6 +17,7 @@
  */
 #include "base/cleanup.h"
 #include "base/glob.h"
+#include "base/order.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -119,8 +120,7 @@ static bool list(struct rfs_store *store, const char *path, struct folders *out)
             return false;
         }
     }
-    if (out->n > 1)
-        qsort(out->data, out->n, sizeof *out->data, compare);
+    RFS_SORT_ALL(out, compare);
     return true;
 }
 

@@ -1090,8 +1090,7 @@ static int finish_local(struct rfs_local_chunks *locals, struct rfs_error *err)
     struct rfs_chunks *chunks = locals->chunks;
     int rc = 0;
 
-    if (locals->list.n > 1)
-        qsort_r(locals->list.data, locals->list.n, sizeof *locals->list.data, compare, locals);
+    RFS_SORT_BY(locals->list.data, locals->list.n, compare, locals);
     for (size_t i = 0, end; rc == 0 && i < locals->list.n; i = end) {
         end = end_of(locals, i);
         rc = declare(locals, i, end, err);

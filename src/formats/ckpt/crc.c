@@ -16,6 +16,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/secret.h"
 #include "base/store.h"
 
@@ -139,7 +140,7 @@ static int sum_tensors(struct work *work)
         return rfs_fail_memory_of(work->err, work->from->file);
     for (size_t i = 0; i < n; i++)
         sorted[i] = (uint32_t)i;
-    qsort_r(sorted, n, sizeof *sorted, compare_names, work);
+    RFS_SORT_BY(sorted, n, compare_names, work);
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = add_entry(work, &work->index->entries[sorted[i]]);

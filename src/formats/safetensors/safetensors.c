@@ -340,8 +340,7 @@ static int check_places(struct header *header)
     uint64_t end = 0;
 
     if (!header->sorted)
-        qsort_r(header->entries.data, header->entries.n, sizeof *header->entries.data,
-                compare_places, header);
+        RFS_SORT_BY(header->entries.data, header->entries.n, compare_places, header);
     for (size_t i = 0; i < header->entries.n; i++) {
         const struct rfs_entry *entry = &header->entries.data[i];
         header->param = rfs_intern_text(header->tables->names, entry->name);

@@ -26,6 +26,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/options.h"
+#include "base/order.h"
 #include "base/secret.h"
 #include "store/crypt/key.h"
 
@@ -277,7 +278,7 @@ static int find_copy(struct scan *scan)
         return rfs_fail_memory_of(scan->err, scan->input->path);
     for (uint32_t i = 0; i < n; i++)
         order[i] = i;
-    qsort_r(order, n, sizeof *order, compare_ivs, scan->ivs);
+    RFS_SORT_BY(order, n, compare_ivs, scan->ivs);
     for (uint32_t i = 1; i < n; i++) {
         uint32_t a = order[i - 1], b = order[i];
         if (memcmp(scan->ivs[a], scan->ivs[b], IV_BYTES) != 0)

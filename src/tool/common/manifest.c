@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/json_read.h"
 #include "base/json_write.h"
+#include "base/order.h"
 #include "base/origin.h"
 #include "base/store.h"
 #include "base/text.h"
@@ -197,7 +198,7 @@ static int make_text(const struct rfs_manifest *manifest, uint32_t *order, char 
         return -ENOMEM;
     for (uint32_t i = 0; i < n; i++)
         order[i] = i;
-    qsort_r(order, n, sizeof *order, by_name, manifest->names);
+    RFS_SORT_BY(order, n, by_name, manifest->names);
     put_all(out, manifest, order);
     const bool failed = ferror(out) != 0;
     if (fclose(out) == 0 && !failed)

@@ -101,6 +101,53 @@ static void drop(unsigned *value)
     dropped += *value;
 }
 
+static unsigned compared;
+
+static int count_up(const void *a, const void *b)
+{
+    compared++;
+    return RFS_ORDER(*(const unsigned *)a, *(const unsigned *)b);
+}
+
+static int by_key(const void *a, const void *b, void *keys)
+{
+    const unsigned *key = keys;
+
+    compared++;
+    return RFS_ORDER(key[*(const unsigned *)a], key[*(const unsigned *)b]);
+}
+
+/* All orders of five elements, two of them equal. In order already costs one comparison each. */
+static void test_sort(void **state)
+{
+    static const unsigned keys[] = {1, 2, 2, 3, 4};
+
+    (void)state;
+    RFS_SORT((unsigned *)NULL, 0, count_up);
+    for (unsigned k = 0; k < 5 * 5 * 5 * 5 * 5; k++) {
+        unsigned place[] = {k % 5, k / 5 % 5, k / 25 % 5, k / 125 % 5, k / 625};
+        unsigned values[5];
+        unsigned sum = 0;
+        unsigned in_order = 0;
+        for (unsigned i = 0; i < 5; i++) {
+            values[i] = keys[place[i]];
+            sum += 1u << place[i];
+            in_order += i > 0 && values[i - 1] <= values[i];
+        }
+        if (sum != 31) /* not each once */
+            continue;
+        compared = 0;
+        RFS_SORT(values, 5, count_up);
+        assert_memory_equal(values, keys, sizeof keys);
+        assert_true(in_order == 4 ? compared == 4 : compared > 1);
+        compared = 0;
+        RFS_SORT_BY(place, 5, by_key, (void *)(uintptr_t)keys);
+        for (unsigned i = 0; i < 5; i++)
+            assert_int_equal(keys[place[i]], keys[i]);
+        assert_true(in_order == 4 ? compared == 4 : compared > 1);
+    }
+}
+
 static void test_publish(void **state)
 {
     (void)state;
@@ -299,15 +346,11 @@ static void test_processor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_reserve),
-        cmocka_unit_test(test_at),
-        cmocka_unit_test(test_bisect),
-        cmocka_unit_test(test_publish),
-        cmocka_unit_test(test_once),
-        cmocka_unit_test(test_read_whole),
-        cmocka_unit_test(test_quotes),
-        cmocka_unit_test(test_the_first_failure_keeps_its_code),
+        cmocka_unit_test(test_bytes),     cmocka_unit_test(test_reserve),
+        cmocka_unit_test(test_at),        cmocka_unit_test(test_bisect),
+        cmocka_unit_test(test_sort),      cmocka_unit_test(test_publish),
+        cmocka_unit_test(test_once),      cmocka_unit_test(test_read_whole),
+        cmocka_unit_test(test_quotes),    cmocka_unit_test(test_the_first_failure_keeps_its_code),
         cmocka_unit_test(test_processor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
