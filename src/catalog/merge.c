@@ -29,6 +29,8 @@ struct mapping {
     size_t n_files;
     struct rfs_intern *tails; /* the files' paths below the map's folder */
     uint32_t *file_of;        /* [ids of tails] numbers of the first files that have them */
+    const char *last;         /* the file of the last pair, and its number; or NULL */
+    uint32_t last_file;
     struct rfs_error *err;
 };
 
@@ -63,14 +65,27 @@ static int index_files(struct mapping *m)
     return 0;
 }
 
+/* Finds the file that a pair names: most name that of the pair before. */
+static int find_file(struct mapping *m, const struct rfs_mapfile_pair *pair, uint32_t *file)
+{
+    if (!m->last || strcmp(m->last, pair->value) != 0) {
+        const uint32_t id = rfs_intern_find(m->tails, pair->value, strlen(pair->value));
+        if (id == RFS_NO_ID)
+            return rfs_fail(m->err, -ENOENT, RFS_OF(m->map->path, pair->key), REMEDY_SAVE,
+                            "should be in '%.200s', and that file is missing", pair->value);
+        m->last = pair->value;
+        m->last_file = m->file_of[id];
+    }
+    *file = m->last_file;
+    return 0;
+}
+
 static int add_pair(struct mapping *m, const struct rfs_mapfile_pair *pair)
 {
     struct rfs_merge_mapped mapped = {0};
-    const uint32_t id = rfs_intern_find(m->tails, pair->value, strlen(pair->value));
-    if (id == RFS_NO_ID)
-        return rfs_fail(m->err, -ENOENT, RFS_OF(m->map->path, pair->key), REMEDY_SAVE,
-                        "should be in '%.200s', and that file is missing", pair->value);
-    mapped.file = m->file_of[id];
+    const int rc = find_file(m, pair, &mapped.file);
+    if (rc)
+        return rc;
     mapped.name = rfs_intern_add(m->tables->names, pair->key, strlen(pair->key));
     if (mapped.name == RFS_NO_ID || m->map->n >= UINT32_MAX || !RFS_PUSH(m->map, mapped))
         return fail_map_memory(m);
@@ -93,7 +108,7 @@ static int order_names(struct mapping *m)
         return fail_map_memory(m);
     for (size_t i = 0; i < map->n; i++)
         map->by_name[i] = (uint32_t)i;
-    qsort_r(map->by_name, map->n, sizeof *map->by_name, by_mapped_name, map->data);
+    RFS_SORT_BY(map->by_name, map->n, by_mapped_name, map->data);
     return 0;
 }
 

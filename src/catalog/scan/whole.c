@@ -223,28 +223,31 @@ static int take_named(const struct rfs_source_spec *spec, const char *index, con
     return 0;
 }
 
-/* Takes each file that the map names once, in order. */
+/* Takes each file that the map names once, in order. Most pairs name the same file as the last. */
 static int take_map(const struct rfs_source_spec *spec, const char *index,
                     const struct rfs_mapfile *map, struct rfs_scan *out, struct rfs_error *err)
 {
     RFS_FREE const char **names = calloc(map->n > 0 ? map->n : 1, sizeof *names);
     struct rfs_weight_map_name of = {.torch = false};
+    size_t n = 0;
     int rc = 0;
     rfs_safetensors_map_name(rfs_path_name(index), &of);
     const enum rfs_format format = of.torch ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS;
     if (!names)
         return rfs_fail_memory(err);
     for (size_t i = 0; i < map->n; i++) {
+        if (n > 0 && strcmp(names[n - 1], map->data[i].value) == 0)
+            continue;
         rc = check_name(index, &map->data[i], format, err);
         if (rc < 0)
             return rc;
-        names[i] = map->data[i].value;
+        names[n++] = map->data[i].value;
     }
     if (map->n == 0)
         return rfs_fail(err, -EINVAL, RFS_IN(index), "the file as it was written",
                         "it names no file");
-    RFS_SORT(names, map->n, compare_files);
-    for (size_t i = 0; i < map->n && rc == 0; i++)
+    RFS_SORT(names, n, compare_files);
+    for (size_t i = 0; i < n && rc == 0; i++)
         if (i == 0 || strcmp(names[i - 1], names[i]) != 0)
             rc = take_named(spec, index, names[i], format, out, err);
     return rc;
