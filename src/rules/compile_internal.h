@@ -77,6 +77,7 @@ struct side_tensor {
 struct side {
     struct rfs_intern *names; /* ids are numbers of tensors */
     RFS_VEC(struct side_tensor) tensors;
+    uint32_t last; /* the tensor that was found last: a rule asks for it several times */
 };
 
 /* Lists, each of them kept once. */
@@ -89,6 +90,12 @@ struct lists {
 struct waiting {
     const struct statement *statement;
     bool tied; /* it counts because of tie_word_embeddings */
+};
+
+/* Whether the source has a name like the pattern of a number. */
+struct asked {
+    const struct number *number;
+    bool found;
 };
 
 /* Errors that are reported together. */
@@ -118,6 +125,7 @@ struct compiling {
     struct rfs_rules_map *map;
     RFS_VEC(const struct statement *) applied; /* rules that count */
     RFS_VEC(struct waiting) waiting;
+    RFS_VEC(struct asked) asked;
     bool tied; /* the number at hand depends on tie_word_embeddings, which is true */
     struct rfs_rules_failures *failures; /* NULL: the first one ends the compiling */
     RFS_VEC(const struct statement *) failed;
@@ -188,7 +196,7 @@ const struct shape *rfs_rules_keep_shape(struct compiling *c, const struct shape
 /* Returns the number of a tensor, added if it is new; NO_TENSOR: it failed. */
 uint32_t rfs_rules_tensor_add(struct compiling *c, int side, const char *name);
 /* Returns the number of a tensor, or NO_TENSOR. */
-uint32_t rfs_rules_tensor_find(const struct compiling *c, int side, const char *name);
+uint32_t rfs_rules_tensor_find(struct compiling *c, int side, const char *name);
 const char *rfs_rules_tensor_name(const struct compiling *c, int side, uint32_t tensor);
 /* Finds the tensor of the source that a rule needs. */
 int rfs_rules_need(struct compiling *c, const char *name, uint32_t *tensor);

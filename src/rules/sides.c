@@ -39,11 +39,20 @@ uint32_t rfs_rules_tensor_add(struct compiling *c, int side, const char *name)
     return NO_TENSOR;
 }
 
-uint32_t rfs_rules_tensor_find(const struct compiling *c, int side, const char *name)
+uint32_t rfs_rules_tensor_find(struct compiling *c, int side, const char *name)
 {
-    const uint32_t id = rfs_intern_find(c->sides[side].names, name, strlen(name));
+    struct side *of = &c->sides[side];
+    const size_t n = strlen(name);
+    size_t last_n;
+    const char *last = rfs_intern_bytes(of->names, of->last, &last_n);
 
-    return id < c->sides[side].tensors.n ? id : NO_TENSOR;
+    if (last && last_n == n && memcmp(last, name, n) == 0 && of->last < of->tensors.n)
+        return of->last;
+    const uint32_t id = rfs_intern_find(of->names, name, n);
+    if (id >= of->tensors.n)
+        return NO_TENSOR;
+    of->last = id;
+    return id;
 }
 
 const char *rfs_rules_tensor_name(const struct compiling *c, int side, uint32_t tensor)

@@ -180,18 +180,35 @@ static int of_has(struct compiling *c, const struct number *number, int64_t *val
     return rc;
 }
 
-/* Says whether a name of the source is like a pattern; names of lost tensors are, too. */
+/* Says whether a name of the source, or of its lost tensors, is like a pattern. */
+static bool has_name_like(const struct rfs_rules_input *input, const char *pattern)
+{
+    for (size_t i = 0; i < input->n; i++)
+        if (rfs_glob_match(pattern, input->tensors[i].name))
+            return true;
+    for (size_t i = 0; i < input->n_lost; i++)
+        if (rfs_glob_match(pattern, input->lost[i]))
+            return true;
+    return false;
+}
+
+/* Both passes ask the same: the answer is kept. */
 static int of_source(struct compiling *c, const struct number *number, int64_t *value)
 {
     const struct rfs_rules_input *input = c->input;
     const int rc = rfs_rules_work(c, input->n + input->n_lost);
 
     *value = 0;
-    for (size_t i = 0; rc == 0 && i < input->n && !*value; i++)
-        *value = rfs_glob_match(number->name, input->tensors[i].name);
-    for (size_t i = 0; rc == 0 && i < input->n_lost && !*value; i++)
-        *value = rfs_glob_match(number->name, input->lost[i]);
-    return rc;
+    for (size_t i = 0; i < c->asked.n; i++)
+        if (c->asked.data[i].number == number) {
+            *value = c->asked.data[i].found;
+            return rc;
+        }
+    if (rc)
+        return rc;
+    *value = has_name_like(input, number->name);
+    RULES_PUSH(c, &c->asked, (struct asked){number, *value != 0});
+    return 0;
 }
 
 /* Says whether a list has a number. */
@@ -380,9 +397,20 @@ static int append(struct compiling *c, const char *text, size_t n)
     return 0;
 }
 
+static int append_number(struct compiling *c, uint64_t value)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+
+    do {
+        digits[--at] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    return append(c, digits + at, sizeof digits - at);
+}
+
 int rfs_rules_spell(struct compiling *c, const struct name_part *name)
 {
-    char digits[24];
     int rc = 0;
 
     c->text.n = 0;
@@ -392,9 +420,7 @@ int rfs_rules_spell(struct compiling *c, const struct name_part *name)
             continue;
         uint64_t value;
         rc = rfs_rules_count(c, name->hole, "the number in a name", 0, &value);
-        if (rc == 0)
-            rc = append(c, digits,
-                        (size_t)snprintf(digits, sizeof digits, "%llu", (unsigned long long)value));
+        rc = rc ?: append_number(c, value);
     }
     return rc;
 }
