@@ -3,7 +3,9 @@
 # The rules that are shipped: doc/CONVERT.md.
 convertdir = $(datadir)/reshardfs/convert
 dist_convert_DATA = \
+	convert/common-affine.rules \
 	convert/common-attention.rules \
+	convert/common-deepseek-v4.rules \
 	convert/common-dense.rules \
 	convert/common-experts.rules \
 	convert/common-fused-experts.rules \
@@ -11,6 +13,7 @@ dist_convert_DATA = \
 	convert/common-kimi-linear.rules \
 	convert/common-latent.rules \
 	convert/common-legacy.rules \
+	convert/common-longcat-flash.rules \
 	convert/common-lora.rules \
 	convert/common-megatron-attention.rules \
 	convert/common-megatron-experts.rules \
@@ -23,6 +26,8 @@ dist_convert_DATA = \
 	convert/common-megatron-vocabulary.rules \
 	convert/common-mindformers.rules \
 	convert/common-mtp.rules \
+	convert/common-qwen3-omni-talker.rules \
+	convert/common-qwen3-omni.rules \
 	convert/common-rotary.rules \
 	convert/common-shared-experts.rules \
 	convert/common-state.rules \
@@ -32,6 +37,7 @@ dist_convert_DATA = \
 	convert/gguf_llama.rules \
 	convert/gguf_qwen3.rules \
 	convert/huggingface.cuts \
+	convert/huggingface_deepseek_v4.cuts \
 	convert/llama.rules \
 	convert/llama_legacy.rules \
 	convert/megatron.cuts \

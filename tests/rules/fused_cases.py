@@ -5,9 +5,12 @@ What transformers loads of one form, and saves in its own, must be what fused() 
 a training, which other families judge, and those both forms again; experts= turns one into the other. Ready cuts of experts
 in one tensor are compared with slices by numpy, and torch.distributed.checkpoint reads them as one folder.
 """
+import json
 import math
 import os
 import random
+import re
+import shutil
 
 import architectures
 import compared
@@ -20,6 +23,7 @@ import transformers_cases
 import views
 from torch.distributed.checkpoint.default_planner import _EmptyStateDictLoadPlanner
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
+from transformers.models.qwen3_omni_moe import modeling_qwen3_omni_moe as qwen3_omni_moe
 from values import Value
 
 KINDS = ["qwen3_moe", "mixtral", "qwen2_moe", "glm4_moe", "deepseek_v3", "kimi_linear"]
@@ -250,7 +254,178 @@ class Saved(Case):
                                   for of in self.saved for form in self.saved)), None)
 
 
-FIXED = {"fused-without-experts": without_experts, **{f"fused-saved-{kind}": Saved for kind in SAVED}}
+OMNI_TEXT = {**{k: v for k, v in SIZES.items() if k in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads",
+                                                      "head_dim", "vocab_size", "num_experts_per_tok", "pad_token_id")},
+             "moe_intermediate_size": 8, "num_hidden_layers": 2, "num_experts": 4}
+TALKER_TEXT = {**OMNI_TEXT, "moe_intermediate_size": 4, "num_experts": 2, "num_hidden_layers": 3, "shared_expert_intermediate_size": 8}
+OMNI = {"text_config": OMNI_TEXT, "vision_config": {**VISION, "depth": 2, "deepstack_visual_indexes": [0]},
+        "audio_config": {"d_model": 8, "encoder_layers": 2, "encoder_attention_heads": 2, "encoder_ffn_dim": 8, "num_mel_bins": 16,
+                         "output_dim": 16, "downsample_hidden_size": 4, "max_source_positions": 16}}
+TALKER = {"text_config": TALKER_TEXT, "thinker_hidden_size": 16, "num_code_groups": 2, "spatial_merge_size": 2,
+          "code_predictor_config": {**{k: v for k, v in OMNI_TEXT.items() if "expert" not in k and "moe" not in k},
+                                    "num_hidden_layers": 1, "num_code_groups": 2}}
+CODE2WAV = {"codebook_size": 8, "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 16,
+            "num_hidden_layers": 1, "num_quantizers": 2, "decoder_dim": 16, "upsample_rates": [2], "upsampling_ratios": [2]}
+
+
+class Omni(Saved):
+    """Qwen3-Omni: the whole of it, without what speaks, its thinker and its text."""
+
+    def write(self, folder):
+        self.folder, kind = folder, self.name.removeprefix("fused-saved-")
+        configs = {"qwen3_omni_moe": {"thinker_config": OMNI, "talker_config": TALKER, "code2wav_config": CODE2WAV},
+                   "qwen3_omni_moe-silent": {"thinker_config": OMNI, "enable_audio_output": False},
+                   "qwen3_omni_moe_thinker": OMNI, "qwen3_omni_moe_text": OMNI_TEXT}
+        of = {"qwen3_omni_moe_thinker": transformers.Qwen3OmniMoeThinkerForConditionalGeneration,
+              "qwen3_omni_moe_text": qwen3_omni_moe.Qwen3OmniMoeThinkerTextModel}.get(
+                  kind, transformers.Qwen3OmniMoeForConditionalGeneration)
+        torch.manual_seed(3)
+        model = of(of.config_class(**configs[kind])).to(torch.bfloat16)
+        for parameter in model.parameters():
+            parameter.data.copy_(torch.randn(parameter.shape))
+        model.save_pretrained(os.path.join(folder, "each"))
+        model.save_pretrained(os.path.join(folder, "fused"), save_original_format=False)
+        return folder, {}
+
+
+OMNI_KINDS = "qwen3_omni_moe", "qwen3_omni_moe-silent", "qwen3_omni_moe_thinker", "qwen3_omni_moe_text"
+LONGCAT = {"hidden_size": 16, "ffn_hidden_size": 12, "expert_ffn_hidden_size": 6, "num_layers": 2, "num_attention_heads": 4,
+           "vocab_size": 32, "head_dim": 4, "n_routed_experts": 4, "moe_topk": 2, **LATENT}
+
+
+class Longcat(Saved):
+    """longcat_flash, with experts that compute nothing, or without."""
+
+    def write(self, folder):
+        self.folder, self.nothing = folder, 0 if self.name.endswith("-plain") else 3
+        torch.manual_seed(4)
+        config = transformers.LongcatFlashConfig(**LONGCAT, zero_expert_num=self.nothing)
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        for parameter in model.parameters():
+            parameter.data.copy_(torch.randn(parameter.shape) * 0.3)
+        model.save_pretrained(os.path.join(folder, "saved"))
+        model.save_pretrained(os.path.join(folder, "fused"), save_original_format=False)
+        os.makedirs(os.path.join(folder, "each"))
+        views.write_tensors(os.path.join(folder, "each", "model.safetensors"),  # as they are published
+                            {n: v for n, v in views.read_safetensors(os.path.join(folder, "saved")).items()
+                             if not re.search(r"experts\.[456]\.", n)})
+        shutil.copy(os.path.join(folder, "saved", "config.json"), os.path.join(folder, "each"))
+        return folder, {}
+
+    def check_views(self, folder, source, options):
+        del folder, source, options
+        rows = {n: np.arange(v.shape[0]) < 4 for n, v in self.saved["fused"].items() if n.endswith("gate_up_proj")}
+        zeros = {n: v.with_data(np.where(rows[n][:, None, None], v.data, 0).astype(v.data.dtype)) if n in rows else v
+                 for n, v in self.saved["fused"].items()}
+        problem = self.show("each", {"experts": "fused", "view": "huggingface"}, zeros)
+        if problem or not torch.equal(said_alone(os.path.join(self.folder, self.target)), said_alone(os.path.join(self.folder, "fused"))):
+            return problem or "transformers says something else with experts=fused"
+        problem = self.show("fused", {"experts": "each", "view": "huggingface"}, self.saved["each"])
+        refused = self.show("saved", {"experts": "fused", "view": "huggingface"})
+        return problem or (None if bool(self.nothing) == ("is taken by no rule" in (refused or "")) else
+                           f"what transformers saves with {self.nothing}: {refused}")
+
+
+def said_alone(at):
+    """What a model says whose weights have all been in the folder; None: it lacks some, or they have more."""
+    loaded, told = transformers.AutoModelForCausalLM.from_pretrained(at, dtype="auto", output_loading_info=True,
+                                                                     experts_implementation="eager")
+    with torch.no_grad():
+        return None if any(told.values()) else loaded.eval()(torch.arange(24)[None]).logits
+
+
+# What published files of deepseek_v4 name otherwise than save_pretrained of transformers does.
+PUBLISHED = {"model.embed_tokens.weight": "embed.weight", "model.norm.weight": "norm.weight", "model.hc_head.hc_fn": "hc_head_fn",
+             "model.hc_head.hc_base": "hc_head_base", "model.hc_head.hc_scale": "hc_head_scale"}
+V4 = {"hidden_size": 16, "moe_intermediate_size": 8, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 1,
+      "head_dim": 8, "vocab_size": 32, "q_lora_rank": 8, "n_routed_experts": 4, "num_experts_per_tok": 2, "o_groups": 2,
+      "o_lora_rank": 4, "index_n_heads": 2, "index_head_dim": 8, "index_topk": 4, "sliding_window": 8, "partial_rotary_factor": 0.5,
+      "num_nextn_predict_layers": 1, "pad_token_id": 0}
+V4_LAYERS = {0: "sliding_attention", 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"}
+
+
+class DeepseekV4(Saved):
+    """deepseek_v4 in its published names, with configs of both kinds, and a layer of multi-token prediction, which stays."""
+
+    def write(self, folder):
+        self.folder, ratios = folder, [0, 4, 128, 4]
+        config = transformers.DeepseekV4Config(**V4, layer_types=[V4_LAYERS[ratio] for ratio in ratios],
+                                               mlp_layer_types=["hash_moe", "hash_moe", "moe", "moe"])
+        torch.manual_seed(2)
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        for name, tensor in model.state_dict().items():
+            tensor.copy_(torch.randint(4, tensor.shape) if name.endswith("tid2eid") else torch.randn(tensor.shape) * 0.3)
+        model.save_pretrained(os.path.join(folder, "each"))
+        model.save_pretrained(os.path.join(folder, "fused"), save_original_format=False)
+        self.published = {re.sub(r"\.attn\.norm\.", ".attn.kv_norm.", PUBLISHED.get(name, name.removeprefix("model."))): value
+                          for name, value in views.read_safetensors(os.path.join(folder, "each")).items()}
+        self.predicted = {"mtp.0.ffn.experts.0.w1.weight": self.published["layers.0.ffn.experts.0.w1.weight"]}
+        with open(os.path.join(folder, "each", "config.json"), encoding="utf-8") as file:
+            self.config = {k: v for k, v in json.load(file).items() if k not in ("layer_types", "mlp_layer_types", "compress_rates")}
+        self.config |= {"compress_ratios": [*ratios, 0], "num_hash_layers": 2}
+        self.put("published", self.predicted)
+        self.put("alone")
+        return folder, {}
+
+    def put(self, name, more=()):
+        """A folder with the published tensors and MORE."""
+        os.makedirs(os.path.join(self.folder, name))
+        views.write_tensors(os.path.join(self.folder, name, "model.safetensors"), {**self.published, **dict(more)})
+        with open(os.path.join(self.folder, name, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(self.config, file)
+
+    def said(self, at):
+        return said_alone(os.path.join(self.folder, at))
+
+    def check_views(self, folder, source, options):
+        del folder, source, options
+        for at, more in ("each", {}), ("published", self.predicted), ("fused", {}):
+            problem = self.show(at, {"experts": "fused", "view": "huggingface"}, {**self.saved["fused"], **more})
+            if problem or not torch.equal(self.said(self.target), self.said(at)):
+                return problem or f"transformers says something else with experts=fused of {at}"
+        problem = self.show("fused", {"experts": "each", "view": "huggingface"}, self.published)
+        if problem or not torch.equal(self.said(self.target), self.said("fused")):
+            return problem or "transformers says something else with experts=each"
+        return self.check_plan() or self.check_refused()
+
+    def check_plan(self):
+        """Ranks have what the plan of transformers says; it has none of the embedding, which is cut by vocabulary."""
+        plan = {re.escape("model." + name).replace(r"\*", r"\d+"): style
+                for name, style in transformers.DeepseekV4Config.base_model_tp_plan.items()}
+        plan |= {"lm_head": transformers.DeepseekV4ForCausalLM._tp_plan["lm_head"], r"model\.embed_tokens": "colwise"}
+        target = os.path.join(self.folder, "ranks")
+        problem = compared.export(self, os.path.join(self.folder, "published"), target,
+                                  {"experts": "fused", "drop_source": "mtp.*", "dst_rules": "tp2,ep2,etp2,pp2", "format": "safetensors"})
+        for rank in range(0 if problem else 8):
+            tp, ep, etp, wanted = rank % 2, rank // 2 % 2, rank % 2, {}
+            for name, value in self.saved["fused"].items():
+                layer = re.match(r"model\.layers\.(\d+)", name)
+                if (int(layer[1]) // 2 if layer else int("embed" not in name)) != rank // 4:
+                    continue
+                style = next((style for key, style in plan.items() if re.fullmatch(key + r"(\.weight)?", name)), "")
+                if ".experts." in name and "shared" not in name:
+                    mine = slice_of(value, 0, 2, ep)
+                    wanted[name] = slice_of(mine, 1, 2, etp, 2) if style == "packed_colwise" else slice_of(mine, 2, 2, etp)
+                else:
+                    wanted[name] = slice_of(value, 0, 2, tp) if style.startswith("colwise") else value
+            problem = problem or views.tensors_differ(views.read_safetensors(os.path.join(target, f"rank_{rank}")), wanted)
+        return problem
+
+    def check_refused(self):
+        """What no program says is refused: a scale beside a weight, and cuts of published names."""
+        self.put("scaled", {"layers.0.attn.wkv.scale": self.published["norm.weight"]})
+        for at, given, why in (("scaled", {"experts": "fused"}, "is taken by no rule"),
+                               ("alone", {"dst_rules": "tp2"}, "no ready cut is known for it"),
+                               ("published", {"experts": "fused", "dst_rules": "tp2"}, "no ready cut is known for it")):
+            problem = self.show(at, given)
+            if why not in (problem or ""):
+                return f"{at} with {given}: {problem or 'is not refused'}"
+        return None
+
+
+FIXED = {"fused-deepseek_v4": DeepseekV4, "fused-without-experts": without_experts, **{f"fused-saved-{kind}": Saved for kind in SAVED},
+         **{f"fused-saved-{kind}": Omni for kind in OMNI_KINDS},
+         "fused-longcat_flash": Longcat, "fused-longcat_flash-plain": Longcat}
 
 
 def prepare():
