@@ -103,6 +103,11 @@ static const struct rfs_option_limit of_crc[] = {
     {ALL, "safetensors", NULL, crc_limit, "leave crc out"},
     {ALL, NULL, "ckpt", "option crc is for .ckpt files", "leave crc out"},
     {0}};
+static const char zip_crc_limit[] = "option zip_crc is for .pt files";
+static const struct rfs_option_limit of_zip_crc[] = {
+    {SHOWS(RANKS), NULL, "pt", zip_crc_limit, "-o format=pt"},
+    {ALL, NULL, "pt", zip_crc_limit, "leave zip_crc out"},
+    {0}};
 static const struct rfs_option_limit of_prefix[] = {
     {ALL & ~SHOWS(RANKS), NULL, NULL, "view=%s has file names of its own, without a prefix",
      "leave prefix= out"},
@@ -187,7 +192,8 @@ static const struct rfs_option table[] = {
     ROW(large_size, SIZE, PARTS, .example = "256M",
         .help = "divide larger tensors over hfai's parts"),
     ROW(uneven_steps, SWITCH, PARTS, .help = "accept parts with different counts of steps"),
-    ROW(zip_crc, SWITCH, BOTH | CONTENT, .help = "add checksums to .pt files"),
+    ROW(zip_crc, SWITCH, BOTH | CONTENT, .help = "add checksums to .pt files",
+        .limits = of_zip_crc),
     ROW(prefix, FILE_NAME, VIEW, .example = RFS_PREFIX, .help = "the beginning of file names",
         .limits = of_prefix),
 
@@ -816,6 +822,11 @@ int rfs_options_check_limits(const struct rfs_options *options, const char *form
                 return rfs_fail_usage(err, limit->remedy, limit->text, shown[options->shown]);
     }
     return 0;
+}
+
+const char *rfs_options_shown(const struct rfs_options *options)
+{
+    return shown[options->shown];
 }
 
 void rfs_options_write(const struct rfs_options *options, unsigned flags, FILE *out)

@@ -294,6 +294,8 @@ const struct rfs_option *rfs_options_first(const struct rfs_options *options, un
  */
 int rfs_options_check_limits(const struct rfs_options *options, const char *format,
                              struct rfs_error *err);
+/* Returns the word of option view=. */
+const char *rfs_options_shown(const struct rfs_options *options);
 /*
  * Writes the options with one of FLAGS that do something, as a text (settings.h). No key is among
  * them, only where it came from.

@@ -187,15 +187,15 @@ static int set_key(struct rfs_catalog *catalog, const struct rfs_source_spec *sp
 }
 
 /*
- * Returns the format of files of ranks that are made of a source, as far as its names tell it:
- * MindSpore writes safetensors, too, in folders of ranks or with a map of its own.
+ * Returns the format of files of ranks that are made of a source, as far as its names tell it: that
+ * of MindSpore, where it may have written files of others: in folders of ranks, or with its map.
  */
 static enum rfs_format find_gives(const struct rfs_scan *scan)
 {
     const struct rfs_format_row *row =
         scan->described ? scan->described : &rfs_formats[scan->format];
     const char *map = scan->n > 0 ? scan->data[0].weight_map : NULL;
-    const bool ranks = !scan->whole && row == &rfs_formats[RFS_FORMAT_SAFETENSORS];
+    const bool ranks = !scan->whole && row->by_mindspore;
     enum rfs_weight_map_style style;
 
     return ranks || (map && rfs_safetensors_map_style(rfs_path_name(map), &style) &&
@@ -345,11 +345,12 @@ static int find_scheme(struct rfs_catalog *catalog, const struct rfs_source_spec
 
     if (!spec->options->dequantize)
         return 0;
-    if (whole && rfs_formats[catalog->builder.format].blocks) {
+    const struct rfs_format_row *row = &rfs_formats[catalog->builder.format];
+    if (whole && row->blocks) {
         catalog->scheme = rfs_quant_scheme_blocks(catalog->path, to);
         return catalog->scheme ? 0 : rfs_fail_memory_of(err, catalog->path);
     }
-    if (!whole || catalog->builder.format != RFS_FORMAT_SAFETENSORS)
+    if (!whole || !row->coded)
         return rfs_fail(err, -ENOTSUP, RFS_IN(catalog->path), "leave dequantize out",
                         "option dequantize is for one whole checkpoint of HuggingFace");
     folder = rfs_store_parent(rfs_files_path(catalog->files, 0));
@@ -473,6 +474,14 @@ int rfs_catalog_derive(struct rfs_catalog *from, const struct rfs_entry *entries
     return 0;
 }
 
+struct rfs_chunks_source rfs_catalog_chunks_source(struct rfs_catalog *catalog)
+{
+    return (struct rfs_chunks_source){.folder = catalog->path,
+                                      .files = catalog->files,
+                                      .tables = &catalog->tables,
+                                      .log = catalog->log};
+}
+
 int rfs_catalog_list_parts(struct rfs_catalog *from, const struct rfs_hfai *hfai,
                            struct rfs_hfai_listing how, struct rfs_hfai_list *list,
                            struct rfs_catalog **out, struct rfs_error *err)
@@ -483,8 +492,7 @@ int rfs_catalog_list_parts(struct rfs_catalog *from, const struct rfs_hfai *hfai
     *out = NULL;
     if (!catalog)
         return rfs_fail_memory(err);
-    how.to = (struct rfs_chunks_source){
-        .folder = from->path, .files = from->files, .tables = &from->tables, .log = from->log};
+    how.to = rfs_catalog_chunks_source(from);
     int rc = rfs_hfai_list(hfai, &how, list, err);
     catalog->chunks = RFS_STEAL(list->chunks);
     rc = rc ?: index_chunks(catalog, err);
@@ -545,18 +553,23 @@ static uint32_t file_of(const void *ctx, uint32_t part)
     return rfs_catalog_file(ctx, part);
 }
 
+struct rfs_chunks_parts rfs_catalog_parts(const struct rfs_catalog *catalog, bool uneven_steps)
+{
+    return (struct rfs_chunks_parts){.folder = catalog->path,
+                                     .files = catalog->files,
+                                     .n_parts = catalog->n_ranks,
+                                     .most = catalog->most > 0 ? catalog->most : UINT64_MAX,
+                                     .uneven_steps = uneven_steps,
+                                     .part = file_of,
+                                     .ctx = catalog};
+}
+
 int rfs_catalog_open_parts(struct rfs_catalog *catalog, bool uneven_steps, struct rfs_hfai **out,
                            struct rfs_error *err)
 {
-    const struct rfs_hfai_source source = {.folder = rfs_catalog_path(catalog),
-                                           .files = rfs_catalog_files(catalog),
-                                           .n_parts = catalog->n_ranks,
-                                           .most = catalog->most > 0 ? catalog->most : UINT64_MAX,
-                                           .uneven_steps = uneven_steps,
-                                           .part = file_of,
-                                           .ctx = catalog};
+    const struct rfs_chunks_parts parts = rfs_catalog_parts(catalog, uneven_steps);
 
-    return rfs_hfai_open(&source, out, err);
+    return rfs_hfai_open(&parts, out, err);
 }
 
 struct rfs_chunks *rfs_catalog_chunks(const struct rfs_catalog *catalog)
@@ -576,19 +589,15 @@ enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog)
 
 enum rfs_format rfs_catalog_gives(const struct rfs_catalog *catalog)
 {
-    static const char mark[] = "{\"" RFS_SAFETENSORS_METADATA "\":{\"format\":\"ms\"";
-    unsigned char head[8 + sizeof mark];
+    const struct rfs_format_row *row = &rfs_formats[catalog->builder.format];
+    unsigned char head[RFS_FORMAT_WRITER];
     const uint32_t file = rfs_catalog_file(catalog, rfs_catalog_lowest(catalog));
 
-    if (catalog->builder.format != RFS_FORMAT_SAFETENSORS || catalog->chunks ||
-        catalog->gives != RFS_FORMAT_SAFETENSORS)
+    if (!row->by_mindspore || catalog->chunks || catalog->gives != row->gives)
         return catalog->gives;
-    /* The library writes the metadata first. */
     const ssize_t n = rfs_store_head(rfs_files_store(catalog->files),
                                      rfs_files_path(catalog->files, file), head, sizeof head);
-    return n == (ssize_t)sizeof head && memcmp(head + 8, mark, sizeof mark - 1) == 0
-               ? RFS_FORMAT_CKPT
-               : RFS_FORMAT_SAFETENSORS;
+    return n > 0 && row->by_mindspore(head, (size_t)n) ? RFS_FORMAT_CKPT : catalog->gives;
 }
 
 bool rfs_catalog_has(const struct rfs_catalog *catalog, uint32_t rank)
@@ -990,18 +999,19 @@ int rfs_catalog_resembles(struct rfs_catalog *catalog, uint32_t rank, uint32_t p
     const struct catalog_rank *slot = &catalog->ranks[rank];
     const struct rfs_built *prediction = catalog->ranks[predictor].built;
     const struct rfs_builder *builder = &catalog->builder;
+    const struct rfs_format_row *row = &rfs_formats[builder->format];
     struct rfs_reading reading;
 
-    if (slot->n_files != 1 || slot->weight_map || builder->format != RFS_FORMAT_CKPT ||
-        prediction->n_files != 1 || prediction->merged)
+    if (slot->n_files != 1 || slot->weight_map || !row->resembles || prediction->n_files != 1 ||
+        prediction->merged)
         return 0;
     if (rfs_files_are_encrypted(builder->files))
         samples = SAMPLES_ENCRYPTED;
     int rc = rfs_reading_begin(builder->files, slot->file, &reading);
     if (rc < 0)
         return rc;
-    rc = rfs_ckpt_resembles(RFS_READING_SOURCE(&reading, NULL), prediction->index, builder->tables,
-                            samples);
+    rc = row->resembles(RFS_READING_SOURCE(&reading, NULL), prediction->index, builder->tables,
+                        samples);
     const int end = rfs_reading_end(&reading);
     return end < 0 ? end : rc;
 }

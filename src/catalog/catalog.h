@@ -102,6 +102,10 @@ int rfs_catalog_tell_aside(struct rfs_catalog *catalog, struct rfs_log *log, boo
 bool rfs_catalog_is_model_parallel(const struct rfs_catalog *catalog);
 /* Says whether the ranks are the parts of hfai's dist_ckpt, which have no index. */
 bool rfs_catalog_has_parts(const struct rfs_catalog *catalog);
+/* Returns what lists of chunks in its files need, which the catalogue owns. */
+struct rfs_chunks_source rfs_catalog_chunks_source(struct rfs_catalog *catalog);
+/* Returns these parts as files of one state, which the catalogue owns. */
+struct rfs_chunks_parts rfs_catalog_parts(const struct rfs_catalog *catalog, bool uneven_steps);
 /* Opens the state in these parts (formats/hfai/hfai.h), which the catalogue outlives. */
 int rfs_catalog_open_parts(struct rfs_catalog *catalog, bool uneven_steps, struct rfs_hfai **out,
                            struct rfs_error *err);

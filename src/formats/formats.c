@@ -8,6 +8,7 @@
 #include "formats/dcp/dcp_encode.h"
 #include "formats/fsdp/fsdp.h"
 #include "formats/gguf/gguf.h"
+#include "formats/hfai/hfai.h"
 #include "formats/hyper_parallel/hyper_parallel.h"
 #include "formats/mindformers/mindformers.h"
 #include "formats/safetensors/safetensors.h"
@@ -61,6 +62,14 @@ static bool is_safetensors(const unsigned char *head, size_t n)
     for (int i = 7; n > 8 && i >= 0; i--)
         length = length << 8 | head[i];
     return n > 8 && length > 1 && length <= UINT64_C(100000000) && head[8] == '{';
+}
+
+/* The library writes the metadata first. */
+static bool by_mindspore(const unsigned char *head, size_t n)
+{
+    static const char mark[] = "{\"" RFS_SAFETENSORS_METADATA "\":{\"format\":\"ms\"";
+
+    return n >= 8 + sizeof mark - 1 && memcmp(head + 8, mark, sizeof mark - 1) == 0;
 }
 
 static int index_safetensors(struct rfs_format_file *file, const struct rfs_index *like,
@@ -180,7 +189,9 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                          .last = RFS_LAST_NAME,
                          .spread = true,
                          .no_empty = true,
+                         .by_stage = true,
                          .index = index_ckpt,
+                         .resembles = rfs_ckpt_resembles,
                          .verify = verify_ckpt,
                          .encode = encode_ckpt},
     [RFS_FORMAT_SAFETENSORS] = {.folder = "safetensors",
@@ -193,6 +204,8 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                                 .alone = true,
                                 .by_name = true,
                                 .mapped = true,
+                                .coded = true,
+                                .by_mindspore = by_mindspore,
                                 .index = index_safetensors,
                                 .verify = verify_safetensors,
                                 .encode = encode_safetensors},
@@ -209,6 +222,7 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                           .keyed = true,
                           .records = true,
                           .strided = true,
+                          .objects = true,
                           .index = index_torch,
                           .list = list_torch,
                           .verify = verify_torch,
@@ -224,6 +238,7 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                          .beside = true,
                          .mapped = true,
                          .blocks = true,
+                         .modelled = true,
                          .index = index_gguf,
                          .values = rfs_gguf_values,
                          .config = rfs_gguf_config,
@@ -232,9 +247,7 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                                 .name = "hyper_parallel",
                                 .files = RFS_FORMAT_SAFETENSORS,
                                 .metadata = ".metadata",
-                                .ranks = rfs_hyper_parallel_ranks,
-                                .sees = rfs_hyper_parallel_sees,
-                                .settle = rfs_hyper_parallel_settle,
+                                .seen = &rfs_hyper_parallel_seen,
                                 .open = rfs_hyper_parallel_open,
                                 .encode = encode_safetensors},
     [RFS_ROW_DCP] = {.folder = "dcp",
@@ -242,17 +255,14 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                      .files = RFS_FORMAT_TORCH,
                      .gives = RFS_FORMAT_SAFETENSORS,
                      .metadata = ".metadata",
-                     .ranks = rfs_dcp_ranks,
-                     .sees = rfs_dcp_sees,
-                     .settle = rfs_dcp_settle,
+                     .seen = &rfs_dcp_seen,
                      .open = rfs_dcp_open,
                      .encode = encode_items},
     [RFS_ROW_ZERO] = {.folder = "zero",
                       .name = "zero",
                       .files = RFS_FORMAT_TORCH,
                       .gives = RFS_FORMAT_SAFETENSORS,
-                      .sees = rfs_zero_sees,
-                      .settle = rfs_zero_settle,
+                      .seen = &rfs_zero_seen,
                       .open = rfs_zero_open},
     [RFS_ROW_SHARDS] = {.folder = "shards",
                         .name = "shards",
@@ -271,13 +281,14 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                              .files = RFS_FORMAT_SAFETENSORS,
                              .metadata = "metadata.json",
                              .names = &rfs_mindformers_names,
-                             .sees = rfs_mindformers_sees,
-                             .settle = rfs_mindformers_settle,
+                             .seen = &rfs_mindformers_seen,
                              .open = rfs_mindformers_open,
                              .encode = encode_safetensors},
-#ifdef HAVE_HFAI
-    [RFS_ROW_HFAI] = {.folder = "hfai", .name = "hfai", .files = RFS_FORMAT_TORCH},
-#endif
+    [RFS_ROW_HFAI] = {.folder = "hfai",
+                      .name = "hfai",
+                      .files = RFS_FORMAT_TORCH,
+                      .first_part = RFS_HFAI_FIRST,
+                      .state = rfs_hfai_state},
 };
 
 bool rfs_format_of_name(const char *name, enum rfs_format *format)
@@ -354,14 +365,14 @@ const char *rfs_format_endings(bool all, char out[RFS_FORMAT_ENDINGS_TEXT])
 
 unsigned rfs_format_sees(const struct rfs_format_row *row, const char *name)
 {
-    if (row->sees)
-        return row->sees(name);
+    if (row->seen)
+        return row->seen->name(name);
     return row->names && rfs_numbered_like(row->names, name) ? RFS_SEEN_FILE : 0;
 }
 
 struct rfs_seen rfs_format_settle(const struct rfs_format_row *row, unsigned bits)
 {
-    if (row->settle)
-        return row->settle(bits);
+    if (row->seen)
+        return row->seen->settle(bits);
     return (struct rfs_seen){.as = bits ? RFS_SEEN_NAMES : RFS_SEEN_NOTHING};
 }

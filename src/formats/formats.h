@@ -9,6 +9,7 @@
 
 #include "formats/beside.h"
 #include "formats/chunks/chunks.h"
+#include "formats/chunks/state_parts.h"
 #include "formats/image.h"
 #include "formats/numbered.h"
 #include "formats/seen.h"
@@ -25,9 +26,7 @@ enum rfs_format_row_number {
     RFS_ROW_SHARDS,
     RFS_ROW_FSDP,
     RFS_ROW_MINDFORMERS,
-#ifdef HAVE_HFAI
     RFS_ROW_HFAI,
-#endif
     RFS_ROWS
 };
 
@@ -43,7 +42,8 @@ enum rfs_format_last {
     RFS_LAST_NUMBERS, /* by the last two numbers of the paths */
 };
 
-#define RFS_FORMAT_HEAD 16 /* bytes that are enough for a mark */
+#define RFS_FORMAT_HEAD 16   /* bytes that are enough for a mark, */
+#define RFS_FORMAT_WRITER 64 /* and for that of a program */
 /* Says by the first bytes of a file, its mark, whether it is of the format. */
 typedef bool rfs_format_is_fn(const unsigned char *head, size_t n);
 
@@ -70,6 +70,14 @@ typedef int rfs_format_index_fn(struct rfs_format_file *file, const struct rfs_i
  */
 typedef int rfs_format_verify_fn(const struct rfs_format_file *file, const struct rfs_index *index,
                                  struct rfs_error *err);
+
+/*
+ * Compares SAMPLES of a file's headers with those of PREDICTION. Returns 1 when they are alike, 0
+ * when not, or -errno.
+ */
+typedef int rfs_format_resembles_fn(const struct rfs_bytes_source *from,
+                                    const struct rfs_index *prediction, struct rfs_tables *tables,
+                                    size_t samples);
 
 /*
  * Calls EACH for the tensors of a file wherever they are in it, and sets LEFT_OUT. 0, or -errno
@@ -131,20 +139,29 @@ struct rfs_format_row {
     bool spread;   /* headers of tensors lie all over a file */
     bool strided;  /* tensors may have strides of their own */
     bool blocks;   /* numbers may be in blocks with their scales: rfs_dtype_is_block */
+    bool coded;    /* numbers may be codes, which the config beside the files explains */
+    bool by_stage; /* MindSpore transforms its files by stage, where it can */
+    bool objects;  /* files that are written hold values other than tensors, too */
+    bool modelled; /* files that are written describe their model, by its config */
+    /* Says by the first bytes whether MindSpore wrote a file. NULL: it writes all, or none. */
+    rfs_format_is_fn *by_mindspore;
     rfs_format_index_fn *index;
-    rfs_format_list_fn *list;     /* NULL: INDEX finds all tensors */
+    rfs_format_resembles_fn *resembles; /* NULL: headers are compared as a whole */
+    rfs_format_list_fn *list;           /* NULL: INDEX finds all tensors */
     rfs_format_values_fn *values; /* NULL: values beside tensors have no names, and are not kept */
     rfs_format_config_fn *config; /* NULL: its files do not describe their model */
     rfs_format_verify_fn *verify; /* NULL: its files have no checksums */
     rfs_format_encode_fn *encode; /* NULL: it is only read */
 
     /* Formats that describe themselves have these; their ENCODE makes the files of view=NAME. */
-    const char *metadata;              /* name of the file that describes the checkpoint, or NULL */
-    const struct rfs_seen_form *ranks; /* names with a rank's number, or NULL */
+    const char *metadata; /* name of the file that describes the checkpoint, or NULL */
     const struct rfs_numbered_form *names; /* names with numbers of a save, or NULL */
-    rfs_seen_name_fn *sees;                /* NULL: it sees files by NAMES, */
-    rfs_seen_settle_fn *settle;            /* and they are the checkpoint */
+    const struct rfs_seen_kind *seen;      /* NULL: files by NAMES are the checkpoint */
     rfs_chunks_open_fn *open;
+
+    /* Formats whose files divide one state have these. */
+    const char *first_part; /* name of the first file */
+    rfs_chunks_state_fn *state;
 };
 
 extern const struct rfs_format_row rfs_formats[RFS_ROWS];

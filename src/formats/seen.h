@@ -41,6 +41,13 @@ struct rfs_seen_form {
     bool metadata;               /* it describes what the rank saved; then BEHIND is a text */
 };
 
+/* What a format makes of names. */
+struct rfs_seen_kind {
+    const struct rfs_seen_form *ranks; /* names with a rank's number, or NULL */
+    rfs_seen_name_fn *name;
+    rfs_seen_settle_fn *settle;
+};
+
 /* Returns the form of a NAME, and gives the rank in it; NULL: it has none of them. */
 const struct rfs_seen_form *rfs_seen_rank(const struct rfs_seen_form *forms, const char *name,
                                           uint32_t *rank);

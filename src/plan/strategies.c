@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "formats/chunks/chunks.h"
+#include "formats/formats.h"
 #include "layout/grid.h"
 
 /* ---- each other, and the rank folders -------------------------------------------------------- */
@@ -19,7 +20,7 @@ static bool is_state(const char *name)
 /*
  * Says whether MindSpore transforms by stage: both strategies have one stage, and the source's
  * parameters, gradients and moments aside, are fewer than the destination's and all among them.
- * (Those that the user leaves out count, too.) It does so with .ckpt files only. Rules have no
+ * (Those that the user leaves out count, too.) It does so with its own files only. Rules have no
  * stages, so this does not apply to them.
  */
 static bool transforms_by_stage(const struct rfs_planner *planner)
@@ -30,7 +31,7 @@ static bool transforms_by_stage(const struct rfs_planner *planner)
     size_t n_dst = 0;
 
     if (!src || !dst || rfs_strategy_stages(src) != 1 || rfs_strategy_stages(dst) != 1 ||
-        rfs_catalog_format(planner->config.catalog) != RFS_FORMAT_CKPT ||
+        !rfs_formats[rfs_catalog_format(planner->config.catalog)].by_stage ||
         rfs_strategy_facts(src)->by_rules || rfs_strategy_facts(dst)->by_rules)
         return false;
     for (size_t i = 0; i < rfs_strategy_count(dst); i++)

@@ -84,7 +84,7 @@ static int list(struct rfs_view *view, size_t file, struct rfs_view_listing *out
     const struct shards *shards = view->state;
 
     out->params = shards->params;
-    out->row = &rfs_formats[RFS_FORMAT_SAFETENSORS];
+    out->row = &rfs_formats[view->options.format];
     out->metadata = shards->metadata;
     out->divide = "-o file_size=";
     for (size_t i = begin_of(shards, file); i < shards->ends[file]; i++) {

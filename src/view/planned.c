@@ -46,15 +46,15 @@ bool rfs_view_objects_passed(const struct rfs_view *view)
 }
 
 /*
- * Logs how many of them the files of the view do not have. Logs nothing where files are those of
- * torch.save, since the first file that is made logs it, nor in a view that opens late, for a
+ * Logs how many of them the files of the view do not have. Logs nothing where files can
+ * have them, since the first file that is made logs it, nor in a view that opens late, for a
  * comparison.
  */
 static void log_unshown(struct rfs_view *view)
 {
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
     const bool tried =
-        view->options.format == RFS_FORMAT_TORCH && view->options.shown != RFS_SHOW_DCP;
+        rfs_formats[view->options.format].objects && view->options.shown != RFS_SHOW_DCP;
     const bool taken = tried || rfs_view_objects_passed(view);
 
     if (chunked && !taken && !view->set->how.late)
@@ -347,7 +347,7 @@ static const struct rfs_view_kind *kind_of(const struct rfs_view *view)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Refuses options for sources or outputs of torch.save where there are none. */
+/* Refuses options for sources of torch.save where there are none. */
 static int check_torch_options(const struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *options = &view->options;
@@ -366,8 +366,6 @@ static int check_torch_options(const struct rfs_view *view, struct rfs_error *er
         return rfs_fail_usage(err, "leave entry out",
                               "option entry says where in a state dict the tensors are, and the "
                               "source has none");
-    if (options->zip_crc && options->format != RFS_FORMAT_TORCH)
-        return rfs_fail_usage(err, "-o format=pt", "option zip_crc is for .pt files");
     return 0;
 }
 

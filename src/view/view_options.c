@@ -6,6 +6,7 @@
 #include "base/memory_limit.h"
 #include "base/options.h"
 #include "base/secret.h"
+#include "formats/formats.h"
 #include "plan/names.h"
 #include "reshard.h"
 #include "store/crypt/key.h"
@@ -36,6 +37,14 @@ static int check_rules(const char *side, const char *strategy, const char *rules
     return 0;
 }
 
+/* Says whether the files are of a format that describes the model. */
+static bool is_modelled(const struct rfs_options *options)
+{
+    const enum rfs_format format = rfs_view_options_format(options, RFS_FORMAT_COUNT);
+
+    return format < RFS_FORMAT_COUNT && rfs_formats[format].modelled;
+}
+
 static int check_together(const struct rfs_options *o, struct rfs_error *err)
 {
     const int rc = check_rules("src", o->src_strategy, o->src_rules, o->src_ranks, err);
@@ -51,8 +60,7 @@ static int check_together(const struct rfs_options *o, struct rfs_error *err)
         return rfs_fail_usage(err, "convert=NAME as well",
                               "option convert_options is for conversion rules, and none are given");
     if (!rc && o->hf_config && !o->convert && o->experts < 0 && !o->src_rules && !o->dst_rules &&
-        !o->dequantize && o->shown != RFS_SHOW_HUGGINGFACE &&
-        rfs_view_options_format(o, RFS_FORMAT_COUNT) != RFS_FORMAT_GGUF)
+        !o->dequantize && o->shown != RFS_SHOW_HUGGINGFACE && !is_modelled(o))
         return rfs_fail_usage(err, "convert=NAME, dequantize, or view=huggingface",
                               "option hf_config is for rules, dequantize, view=huggingface and "
                               "GGUF files");
@@ -146,21 +154,13 @@ enum rfs_format rfs_view_options_format(const struct rfs_options *options, enum 
 {
     if (options->format >= 0)
         return (enum rfs_format)options->format;
-    switch ((enum rfs_shown)options->shown) {
-    case RFS_SHOW_RANKS:
+    if (options->shown == RFS_SHOW_RANKS)
         return gives;
-    case RFS_SHOW_DCP:
-        return RFS_FORMAT_TORCH;
-    case RFS_SHOW_GGUF:
-        return RFS_FORMAT_GGUF;
-    case RFS_SHOW_HUGGINGFACE:
-    case RFS_SHOW_UNIFIED:
-    case RFS_SHOW_MINDFORMERS:
-    case RFS_SHOW_HYPER_PARALLEL:
-    case RFS_SHOW_PEFT:
-        break;
-    }
-    return RFS_FORMAT_SAFETENSORS;
+    const char *view = rfs_options_shown(options);
+    for (unsigned i = 0; i < RFS_ROWS; i++)
+        if (strcmp(rfs_formats[i].name, view) == 0)
+            return rfs_formats[i].files;
+    return RFS_FORMAT_SAFETENSORS; /* of the views of HuggingFace's and MindSpore's programs */
 }
 
 int rfs_view_options_harden(const struct rfs_options *options, struct rfs_error *err)

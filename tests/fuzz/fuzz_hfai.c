@@ -135,12 +135,12 @@ static void list_parts(uint32_t n)
         snprintf(path, sizeof path, "%s/PART_%03u.pt", fuzz_folder(), i);
         REQUIRE(rfs_files_add(files, path) == i);
     }
-    const struct rfs_hfai_source source = {.folder = fuzz_folder(),
-                                           .files = files,
-                                           .n_parts = n,
-                                           .most = UINT64_C(1) << 28,
-                                           .part = part_at,
-                                           .ctx = &n};
+    const struct rfs_chunks_parts source = {.folder = fuzz_folder(),
+                                            .files = files,
+                                            .n_parts = n,
+                                            .most = UINT64_C(1) << 28,
+                                            .part = part_at,
+                                            .ctx = &n};
     const struct rfs_chunks_source to = {
         .folder = fuzz_folder(), .files = files, .tables = &tables};
     if (require_result(rfs_hfai_open(&source, &hfai, &err), &err)) {

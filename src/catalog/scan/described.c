@@ -246,7 +246,7 @@ static int take(const struct rfs_source_spec *spec, const struct rfs_format_row 
         return take_metadata(spec, row, out, err) ?: note_doubt(spec, row, seen, out, err);
     case RFS_SEEN_RANKS:
         return check_options(spec, "the metadata of each rank", err)
-                   ?: take_rank_metadata(spec, row->ranks, out, err)
+                   ?: take_rank_metadata(spec, row->seen->ranks, out, err)
                    ?: note_doubt(spec, row, seen, out, err);
     case RFS_SEEN_NAMES:
     case RFS_SEEN_WHOLE:

@@ -9,8 +9,9 @@
 #include "base/text.h"
 #include "base/vec.h"
 #include "catalog/scan/internal.h"
+#include "formats/formats.h"
+#include "formats/hfai/hfai.h"
 
-#define FIRST "PART_000.pt"
 #define REMEDY "move files of another save away, or copy the missing ones there"
 
 struct part_name {
@@ -31,14 +32,17 @@ static void free_names(struct part_names *names)
     free(names->data);
 }
 
-bool rfs_scan_is_first_part(const char *name)
+const struct rfs_format_row *rfs_scan_of_parts(const char *name)
 {
-    return strcmp(name, FIRST) == 0;
+    for (unsigned i = RFS_FORMAT_COUNT; i < RFS_ROWS; i++)
+        if (rfs_formats[i].first_part && strcmp(name, rfs_formats[i].first_part) == 0)
+            return &rfs_formats[i];
+    return NULL;
 }
 
 bool rfs_scan_has_parts(struct rfs_store *store, const char *path)
 {
-    RFS_FREE char *first = rfs_path_join(path, FIRST);
+    RFS_FREE char *first = rfs_path_join(path, RFS_HFAI_FIRST);
 
     return first && rfs_store_there(store, first);
 }
@@ -80,7 +84,7 @@ static int add_parts(const struct rfs_source_spec *spec, struct rfs_scan *out,
 
     if (last->number >= names->n) /* else they are all there: no two have one number */
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path), REMEDY,
-                        "the folder holds %zu files PART_*.pt, and '%s' is none of " FIRST
+                        "the folder holds %zu files PART_*.pt, and '%s' is none of " RFS_HFAI_FIRST
                         " to PART_%03zu.pt",
                         names->n, last->name, names->n - 1);
     for (size_t i = 0; i < names->n; i++) {
@@ -100,7 +104,7 @@ int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, str
         return rc;
     if (names.n > RFS_MAX_RANK)
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path), NULL, "has %zu parts", names.n);
-    out->format = RFS_FORMAT_TORCH;
+    out->format = rfs_formats[RFS_ROW_HFAI].files;
     out->parts = true;
     RFS_SORT_ALL(&names, by_number);
     return add_parts(spec, out, &names, err);

@@ -103,8 +103,8 @@ bool rfs_scan_ends_save(const char *name, bool in_save);
  * opening it has the message.
  */
 bool rfs_scan_is_described(struct rfs_store *store, const char *path);
-/* Says whether a name is that of the first of hfai's parts, and whether a folder has one. */
-bool rfs_scan_is_first_part(const char *name);
+/* Returns the format whose first part has that name, or NULL; says whether a folder has one. */
+const struct rfs_format_row *rfs_scan_of_parts(const char *name);
 bool rfs_scan_has_parts(struct rfs_store *store, const char *path);
 /* Says whether a folder has a Checkpoint 2.0 of one rank, which has no metadata. */
 bool rfs_scan_is_of_one_rank(struct rfs_store *store, const char *path);

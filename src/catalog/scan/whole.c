@@ -228,17 +228,16 @@ static int take_map(const struct rfs_source_spec *spec, const char *index,
                     const struct rfs_mapfile *map, struct rfs_scan *out, struct rfs_error *err)
 {
     RFS_FREE const char **names = calloc(map->n > 0 ? map->n : 1, sizeof *names);
-    struct rfs_weight_map_name of = {.torch = false};
+    struct rfs_weight_map_name of = {.format = RFS_FORMAT_SAFETENSORS};
     size_t n = 0;
     int rc = 0;
     rfs_safetensors_map_name(rfs_path_name(index), &of);
-    const enum rfs_format format = of.torch ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS;
     if (!names)
         return rfs_fail_memory(err);
     for (size_t i = 0; i < map->n; i++) {
         if (n > 0 && strcmp(names[n - 1], map->data[i].value) == 0)
             continue;
-        rc = check_name(index, &map->data[i], format, err);
+        rc = check_name(index, &map->data[i], of.format, err);
         if (rc < 0)
             return rc;
         names[n++] = map->data[i].value;
@@ -249,7 +248,7 @@ static int take_map(const struct rfs_source_spec *spec, const char *index,
     RFS_SORT(names, n, compare_files);
     for (size_t i = 0; i < n && rc == 0; i++)
         if (i == 0 || strcmp(names[i - 1], names[i]) != 0)
-            rc = take_named(spec, index, names[i], format, out, err);
+            rc = take_named(spec, index, names[i], of.format, out, err);
     return rc;
 }
 
@@ -347,17 +346,6 @@ static int note_entry(void *ctx, const struct dirent *entry)
     return *slot ? 0 : rfs_fail_memory(seen->err);
 }
 
-static int take_unified(const struct rfs_source_spec *spec, bool hyper, struct rfs_scan *out,
-                        struct rfs_error *err)
-{
-    int rc = take_index(spec, rfs_path_join(spec->path, RFS_WEIGHT_MAP_MINDSPORE_NAME),
-                        RFS_WEIGHT_MAP_MINDSPORE, hyper, out, err);
-    if (rc < 0 || !hyper)
-        return rc;
-    take_path(out, RFS_FORMAT_SAFETENSORS, rfs_path_join(spec->path, HYPER));
-    return 0;
-}
-
 static int take_name(const struct rfs_source_spec *spec, const char *name, struct rfs_scan *out)
 {
     enum rfs_format format = RFS_FORMAT_SAFETENSORS;
@@ -365,6 +353,16 @@ static int take_name(const struct rfs_source_spec *spec, const char *name, struc
     rfs_format_of_name(name, &format);
     take_path(out, format, rfs_path_join(spec->path, name));
     return 0;
+}
+
+static int take_unified(const struct rfs_source_spec *spec, bool hyper, struct rfs_scan *out,
+                        struct rfs_error *err)
+{
+    int rc = take_index(spec, rfs_path_join(spec->path, RFS_WEIGHT_MAP_MINDSPORE_NAME),
+                        RFS_WEIGHT_MAP_MINDSPORE, hyper, out, err);
+    if (rc < 0 || !hyper)
+        return rc;
+    return take_name(spec, HYPER, out);
 }
 
 /* Returns the place of a name among those of models; MODELS: it is none. */
@@ -437,7 +435,7 @@ static int take_unlisted(const struct rfs_source_spec *spec, const struct rfs_sc
 
 /*
  * Takes a model by the names of HuggingFace, as far as there are any: of safetensors files, else of
- * those of torch.save, as its loaders do.
+ * those of torch.save, as its loaders do, which is the order of their rows.
  */
 static int take_huggingface(const struct rfs_source_spec *spec, const struct seen *seen,
                             const struct rfs_scan_listing *listing, struct rfs_scan *out,
@@ -456,11 +454,10 @@ static int take_huggingface(const struct rfs_source_spec *spec, const struct see
     if (indexed)
         return take_index(spec, rfs_path_join(spec->path, seen->index), RFS_WEIGHT_MAP_HUGGINGFACE,
                           false, out, err);
-    static const enum rfs_format formats[] = {RFS_FORMAT_SAFETENSORS, RFS_FORMAT_TORCH,
-                                              RFS_FORMAT_GGUF};
     int rc = 0;
-    for (unsigned i = 0; i < 3 && rc == 0 && out->n == 0; i++)
-        rc = take_unlisted(spec, listing, formats[i], out, err);
+    for (unsigned i = 0; i < RFS_FORMAT_COUNT && rc == 0 && out->n == 0; i++)
+        if (rfs_formats[i].alone)
+            rc = take_unlisted(spec, listing, (enum rfs_format)i, out, err);
     return rc || out->n > 0 || !seen->model ? rc : take_name(spec, seen->model->name, out);
 }
 

@@ -6,4 +6,5 @@ librfs_la_SOURCES += \
 	src/formats/chunks/chunk_reader.h \
 	src/formats/chunks/chunks.h \
 	src/formats/chunks/headers.c \
-	src/formats/chunks/headers.h
+	src/formats/chunks/headers.h \
+	src/formats/chunks/state_parts.h

@@ -23,9 +23,7 @@
 /* Opens a folder whose .metadata is file 0, or which has the metadata of each rank in all files. */
 rfs_chunks_open_fn rfs_dcp_open;
 /* The names in such a folder, and what they mean (seen.h). */
-rfs_seen_name_fn rfs_dcp_sees;
-rfs_seen_settle_fn rfs_dcp_settle;
-extern const struct rfs_seen_form rfs_dcp_ranks[];
+extern const struct rfs_seen_kind rfs_dcp_seen;
 /* A reason for doubt: metadata of single ranks is beside that of all ranks. */
 #define RFS_DCP_DOUBT                                                                              \
     "metadata of single ranks is beside '.metadata': another save into the folder may have "       \

@@ -13,17 +13,17 @@ enum {
 };
 
 /* torch/distributed/checkpoint/filesystem.py of torch 2.9 to 2.15 */
-const struct rfs_seen_form rfs_dcp_ranks[] = {
+static const struct rfs_seen_form ranks[] = {
     {"__", "_[0-9]*.distcp", RFS_SEEN_FILE, false},
     {"__", ".metadata", RFS_SEEN_FILE | RANK, true},
     {"__", ".metadata.tmp", RFS_SEEN_FILE | RANK_TEMPORARY, false},
     {.before = NULL},
 };
 
-unsigned rfs_dcp_sees(const char *name)
+static unsigned see(const char *name)
 {
     uint32_t rank;
-    const struct rfs_seen_form *form = rfs_seen_rank(rfs_dcp_ranks, name, &rank);
+    const struct rfs_seen_form *form = rfs_seen_rank(ranks, name, &rank);
 
     return (form ? form->bits : 0) |
            (rfs_glob_match("*.distcp", name) ? RFS_SEEN_FILE | DISTCP : 0) |
@@ -35,7 +35,7 @@ unsigned rfs_dcp_sees(const char *name)
  * torch's loader looks for the metadata of all ranks first. A temporary file stays there when a
  * save breaks off.
  */
-struct rfs_seen rfs_dcp_settle(unsigned bits)
+static struct rfs_seen settle(unsigned bits)
 {
     if (bits & METADATA)
         return (struct rfs_seen){.as = RFS_SEEN_METADATA,
@@ -55,3 +55,5 @@ struct rfs_seen rfs_dcp_settle(unsigned bits)
             .remedy = "a save that has ended: torch.distributed.checkpoint writes .metadata last"};
     return (struct rfs_seen){.as = RFS_SEEN_NOTHING};
 }
+
+const struct rfs_seen_kind rfs_dcp_seen = {.ranks = ranks, .name = see, .settle = settle};

@@ -13,35 +13,22 @@
 
 #include "base/error.h"
 #include "formats/chunks/chunks.h"
+#include "formats/chunks/state_parts.h"
 #include "formats/torch/document.h"
 #include "store/files.h"
 
 #define RFS_HFAI_LARGE UINT64_C(268435456) /* bytes; hfai calls larger tensors large */
 #define RFS_HFAI_PARTS 4096                /* more parts are refused, and not shown */
+#define RFS_HFAI_FIRST "PART_000.pt"
 
 struct rfs_hfai;
-
-/* The parts of a state, for opening it. FOLDER and FILES outlive the result. */
-struct rfs_hfai_source {
-    const char *folder;
-    struct rfs_files *files;
-    uint32_t n_parts;
-    uint64_t most;     /* bytes of memory that the pickles may take */
-    bool uneven_steps; /* parts whose optimizers count different steps are one save, too */
-    /*
-     * Returns the number of a part's file in FILES, where the parts follow each other; UINT32_MAX
-     * when it is missing.
-     */
-    uint32_t (*part)(const void *ctx, uint32_t part);
-    const void *ctx;
-};
 
 /*
  * Opens a state. 0 with *out owned by the caller; -EINVAL for parts that are damaged or not of one
  * save, -ENOENT for a missing one, -EFBIG for those that need more memory than that, errors of
  * rfs_torch_open and of reads, -ENOMEM; each with *err filled.
  */
-int rfs_hfai_open(const struct rfs_hfai_source *source, struct rfs_hfai **out,
+int rfs_hfai_open(const struct rfs_chunks_parts *source, struct rfs_hfai **out,
                   struct rfs_error *err);
 void rfs_hfai_free(struct rfs_hfai *hfai);
 
@@ -120,6 +107,8 @@ struct rfs_hfai_listing {
 int rfs_hfai_list(const struct rfs_hfai *hfai, const struct rfs_hfai_listing *how,
                   struct rfs_hfai_list *out, struct rfs_error *err);
 void rfs_hfai_list_free(struct rfs_hfai_list *list);
+/* Says what is in the parts of a state: models, with their tensors, and optimizers. */
+rfs_chunks_state_fn rfs_hfai_state;
 
 /* Values that stand for several parts. */
 #define RFS_HFAI_PIECES UINT32_MAX /* each part has a piece of the tensor */

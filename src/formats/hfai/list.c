@@ -622,3 +622,27 @@ void rfs_hfai_list_free(struct rfs_hfai_list *list)
     rfs_arena_free(&list->arena);
     *list = (struct rfs_hfai_list){0};
 }
+
+int rfs_hfai_state(const struct rfs_chunks_parts *parts, const struct rfs_chunks_source *to,
+                   rfs_index_each_fn *each, void *ctx,
+                   struct rfs_chunks_state out[RFS_CHUNKS_STATE], struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_hfai_list_free) struct rfs_hfai_list list = {.n_models = 0};
+    struct rfs_hfai *hfai;
+    int rc = rfs_hfai_open(parts, &hfai, err);
+
+    if (rc)
+        return rc;
+    const size_t several = hfai->n_models > 1 ? strlen("model.") : 0;
+    out[0] = (struct rfs_chunks_state){"model", hfai->n_models};
+    out[1] = (struct rfs_chunks_state){"optimizer", hfai->n_optimizers};
+    rc = rfs_hfai_list(hfai, &(struct rfs_hfai_listing){.to = *to, .models = true}, &list, err);
+    for (size_t i = 0; rc == 0 && i < list.chunks->tensors.n; i++) {
+        const struct rfs_chunked_tensor *tensor = &list.chunks->tensors.data[i];
+        const char *path = rfs_intern_text(to->tables->names, tensor->name);
+        if (!each(ctx, path + several, rfs_chunks_type(list.chunks, tensor->type), 0))
+            rc = rfs_fail_memory(err);
+    }
+    rfs_hfai_free(hfai);
+    return rc;
+}

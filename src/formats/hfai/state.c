@@ -1095,7 +1095,7 @@ static int read_part(const struct reading *reading)
     return rc ? rc : rfs_torch_check(&part->torch, reading->path, reading->err);
 }
 
-static int read_all(struct rfs_hfai *hfai, const struct rfs_hfai_source *source,
+static int read_all(struct rfs_hfai *hfai, const struct rfs_chunks_parts *source,
                     struct rfs_error *err)
 {
     struct reading reading = {.hfai = hfai, .err = err};
@@ -1118,7 +1118,7 @@ static int read_all(struct rfs_hfai *hfai, const struct rfs_hfai_source *source,
                ?: (source->uneven_steps ? 0 : check_steps(hfai, err));
 }
 
-int rfs_hfai_open(const struct rfs_hfai_source *source, struct rfs_hfai **out,
+int rfs_hfai_open(const struct rfs_chunks_parts *source, struct rfs_hfai **out,
                   struct rfs_error *err)
 {
     struct rfs_hfai *hfai = calloc(1, sizeof *hfai);

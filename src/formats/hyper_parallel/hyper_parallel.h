@@ -23,9 +23,7 @@
 /* Opens a folder whose files of metadata are the files that are registered. */
 rfs_chunks_open_fn rfs_hyper_parallel_open;
 /* The names in such a folder, and what they mean (seen.h). */
-rfs_seen_name_fn rfs_hyper_parallel_sees;
-rfs_seen_settle_fn rfs_hyper_parallel_settle;
-extern const struct rfs_seen_form rfs_hyper_parallel_ranks[];
+extern const struct rfs_seen_kind rfs_hyper_parallel_seen;
 
 /* Says whether a checkpoint is of this format. */
 bool rfs_hyper_parallel_owns(const struct rfs_chunks *chunks);

@@ -13,24 +13,24 @@ enum {
 };
 
 /* https://github.com/mindspore-ai/hyper-parallel: filesystem_storage.py */
-const struct rfs_seen_form rfs_hyper_parallel_ranks[] = {
+static const struct rfs_seen_form ranks[] = {
     {"_rank", "_.safetensors", RFS_SEEN_FILE | TENSORS, false},
     {"", ".metadata", RFS_SEEN_FILE | RANK, true},
     {".rank", "_metadata", RFS_SEEN_FILE | RANK, true}, /* before April 2026 */
     {.before = NULL},
 };
 
-unsigned rfs_hyper_parallel_sees(const char *name)
+static unsigned see(const char *name)
 {
     uint32_t rank;
-    const struct rfs_seen_form *form = rfs_seen_rank(rfs_hyper_parallel_ranks, name, &rank);
+    const struct rfs_seen_form *form = rfs_seen_rank(ranks, name, &rank);
 
     return (form ? form->bits : 0) | (strcmp(name, ".metadata") == 0 ? METADATA : 0) |
            (rfs_glob_match("*.distcp", name) ? DISTCP : 0);
 }
 
 /* Its loader looks for the metadata of all ranks first. */
-struct rfs_seen rfs_hyper_parallel_settle(unsigned bits)
+static struct rfs_seen settle(unsigned bits)
 {
     const bool is = ((bits & TENSORS) && !(bits & DISTCP)) || ((bits & RANK) && !(bits & METADATA));
 
@@ -46,3 +46,6 @@ struct rfs_seen rfs_hyper_parallel_settle(unsigned bits)
         .what = "the folder has files of HyperParallel, '_rankN_.safetensors', and no metadata",
         .remedy = "a save that has ended: HyperParallel writes the metadata last"};
 }
+
+const struct rfs_seen_kind rfs_hyper_parallel_seen = {
+    .ranks = ranks, .name = see, .settle = settle};

@@ -23,8 +23,7 @@ extern const struct rfs_numbered_form rfs_mindformers_names;
  */
 rfs_chunks_open_fn rfs_mindformers_open;
 /* The names in such a folder, and what they mean (seen.h). */
-rfs_seen_name_fn rfs_mindformers_sees;
-rfs_seen_settle_fn rfs_mindformers_settle;
+extern const struct rfs_seen_kind rfs_mindformers_seen;
 /* Says whether a checkpoint is of this format. */
 bool rfs_mindformers_owns(const struct rfs_chunks *chunks);
 

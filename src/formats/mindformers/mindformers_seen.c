@@ -10,7 +10,7 @@ enum {
     MANY_RANKS = RFS_SEEN_FILE << 4,
 };
 
-unsigned rfs_mindformers_sees(const char *name)
+static unsigned see(const char *name)
 {
     const uint32_t ranks = rfs_numbered_count(&rfs_mindformers_names, name);
 
@@ -21,7 +21,7 @@ unsigned rfs_mindformers_sees(const char *name)
            (rfs_glob_match("*.safetensors", name) ? SAFETENSORS : 0);
 }
 
-struct rfs_seen rfs_mindformers_settle(unsigned bits)
+static struct rfs_seen settle(unsigned bits)
 {
     if ((bits & METADATA) && (bits & SAFETENSORS))
         return (struct rfs_seen){.as = RFS_SEEN_METADATA};
@@ -34,3 +34,5 @@ struct rfs_seen rfs_mindformers_settle(unsigned bits)
                       "files are there"};
     return (struct rfs_seen){.as = bits & ONE_RANK ? RFS_SEEN_WHOLE : RFS_SEEN_NOTHING};
 }
+
+const struct rfs_seen_kind rfs_mindformers_seen = {.name = see, .settle = settle};

@@ -9,6 +9,7 @@
 #include "formats/image.h"
 #include "formats/index.h"
 #include "formats/walker.h"
+#include "formats/words.h"
 #include "store/mapfile.h"
 
 /* Bytes of the longest header that is read, as in the safetensors library and in MindSpore. */
@@ -64,8 +65,8 @@ extern const struct rfs_mapfile_form rfs_weight_map_forms[];
 bool rfs_safetensors_map_style(const char *name, enum rfs_weight_map_style *style);
 /* HuggingFace's name of one: FILE.index.json, or FILE.index.VARIANT.json. */
 struct rfs_weight_map_name {
-    size_t file_bytes; /* of FILE, which would have all tensors: model.safetensors */
-    bool torch;        /* its files are of torch.save, as transformers wrote them before */
+    size_t file_bytes;      /* of FILE, which would have all tensors: model.safetensors */
+    enum rfs_format format; /* of its files; torch.save's, as transformers wrote them before */
     bool variant;
 };
 bool rfs_safetensors_map_name(const char *name, struct rfs_weight_map_name *out);

@@ -38,8 +38,10 @@ bool rfs_safetensors_map_name(const char *name, struct rfs_weight_map_name *out)
     for (const char *at = name; (at = strstr(at, ".index.")) != NULL; at++) {
         const char *variant = at + strlen(".index");
         const size_t n = (size_t)(at - name);
-        *out = (struct rfs_weight_map_name){n, ends(name, n, ".bin"), variant < json};
-        if ((out->torch || ends(name, n, ".safetensors")) && *json && variant <= json &&
+        const bool torch = ends(name, n, ".bin");
+        *out = (struct rfs_weight_map_name){n, torch ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS,
+                                            variant < json};
+        if ((torch || ends(name, n, ".safetensors")) && *json && variant <= json &&
             !memchr(variant + out->variant, '.', (size_t)(json - variant - out->variant)))
             return true;
     }

@@ -43,5 +43,4 @@ bool rfs_zero_read_name(const char *name, struct rfs_zero_name *out);
  */
 rfs_chunks_open_fn rfs_zero_open;
 /* The names in the folder of a save, and what they mean (seen.h). */
-rfs_seen_name_fn rfs_zero_sees;
-rfs_seen_settle_fn rfs_zero_settle;
+extern const struct rfs_seen_kind rfs_zero_seen;

@@ -67,14 +67,16 @@ bool rfs_zero_read_name(const char *name, struct rfs_zero_name *out)
     return out->ranked && strcmp(at, "_optim_states.pt") == 0;
 }
 
-unsigned rfs_zero_sees(const char *name)
+static unsigned see(const char *name)
 {
     struct rfs_zero_name unused;
 
     return rfs_zero_read_name(name, &unused) ? RFS_SEEN_FILE : 0;
 }
 
-struct rfs_seen rfs_zero_settle(unsigned bits)
+static struct rfs_seen settle(unsigned bits)
 {
     return (struct rfs_seen){.as = bits ? RFS_SEEN_STATES : RFS_SEEN_NOTHING};
 }
+
+const struct rfs_seen_kind rfs_zero_seen = {.name = see, .settle = settle};

@@ -222,7 +222,8 @@ int rfs_inspect_check_rules(struct rfs_store *store, const char *path, struct rf
 
 /* What the entries of a folder are. */
 struct entries {
-    bool ranks, parts;
+    const struct rfs_format_row *parts; /* format of the first of some parts, or NULL */
+    bool ranks;
     size_t files, strategies; /* files that are looked into, until one is no strategy */
 };
 
@@ -237,7 +238,7 @@ static void look_at(struct rfs_store *store, const char *folder, const struct di
     struct stat st;
 
     seen->ranks = seen->ranks || rfs_scan_is_rank(name) || is_weight_map(name);
-    seen->parts = seen->parts || rfs_scan_is_first_part(name);
+    seen->parts = seen->parts ? seen->parts : rfs_scan_of_parts(name);
     if (name[0] == '.' || !path || seen->files > seen->strategies || seen->ranks || seen->parts)
         return;
     seen->files++;
@@ -266,7 +267,7 @@ static int detect_folder(struct rfs_store *store, const char *path, struct rfs_i
         return fail_open(path, rc, err);
     for (const struct dirent *entry; (entry = rfs_dir_next(&dir)) != NULL;)
         look_at(store, path, entry, &seen);
-    kind->row = NULL;
+    kind->row = seen.parts;
     if (seen.parts)
         kind->what = RFS_INSPECT_PARTS;
     else if (seen.ranks || rfs_scan_is_of_one_rank(store, path))
@@ -562,30 +563,16 @@ void rfs_inspect_chunked(const struct rfs_headers_source *source, size_t i,
         out->pieces[a] = rfs_chunks_pieces(chunks, tensor, a);
 }
 
-/* ---- hfai's parts ---------------------------------------------------------------------------- */
+/* ---- parts of one state ---------------------------------------------------------------------- */
 
-int rfs_inspect_parts(const struct rfs_headers_source *source, rfs_index_each_fn *each, void *ctx,
-                      struct rfs_inspect_parts *out, struct rfs_error *err)
+int rfs_inspect_parts(const struct rfs_headers_source *source, const struct rfs_format_row *row,
+                      rfs_index_each_fn *each, void *ctx, struct rfs_inspect_parts *out,
+                      struct rfs_error *err)
 {
-    static const char several[] = "model.";
-    RFS_CLEANUP(rfs_hfai_list_free) struct rfs_hfai_list list = {.n_models = 0};
-    struct rfs_catalog *catalog = NULL;
-    struct rfs_hfai *hfai = NULL;
-    int rc = rfs_catalog_open_parts(source->catalog, source->options->uneven_steps, &hfai, err);
+    const struct rfs_chunks_parts parts =
+        rfs_catalog_parts(source->catalog, source->options->uneven_steps);
+    const struct rfs_chunks_source to = rfs_catalog_chunks_source(source->catalog);
 
-    *out = (struct rfs_inspect_parts){rc ? 0 : rfs_hfai_models(hfai),
-                                      rc ? 0 : rfs_hfai_optimizers(hfai)};
-    if (rc == 0)
-        rc = rfs_catalog_list_parts(
-            source->catalog, hfai, (struct rfs_hfai_listing){.models = true}, &list, &catalog, err);
-    const struct rfs_chunks *chunks = rc == 0 ? rfs_catalog_chunks(catalog) : NULL;
-    for (size_t i = 0; rc == 0 && i < chunks->tensors.n; i++) {
-        const char *path = rfs_catalog_name(catalog, chunks->tensors.data[i].name);
-        if (!each(ctx, out->models > 1 ? path + strlen(several) : path,
-                  rfs_chunks_type(chunks, chunks->tensors.data[i].type), 0))
-            rc = rfs_fail_memory(err);
-    }
-    rfs_catalog_close(catalog);
-    rfs_hfai_free(hfai);
-    return rc;
+    *out = (struct rfs_inspect_parts){.format = row->name, .files = rfs_formats[row->files].name};
+    return row->state(&parts, &to, each, ctx, out->state, err);
 }

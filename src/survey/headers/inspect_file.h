@@ -6,6 +6,7 @@
 #include "base/path.h"
 #include "base/store.h"
 #include "formats/beside.h"
+#include "formats/chunks/state_parts.h"
 #include "formats/index.h"
 #include "survey/headers/rank_headers.h"
 
@@ -30,7 +31,7 @@ enum rfs_inspect_what {
 /* The kind of a path. */
 struct rfs_inspect_kind {
     enum rfs_inspect_what what;
-    const struct rfs_format_row *row; /* the format of a file of tensors; else NULL */
+    const struct rfs_format_row *row; /* the format of a file of tensors, or of parts; else NULL */
 };
 /*
  * Detects the kind of PATH, by its first bytes or the names in it: a folder that a view opens
@@ -123,13 +124,15 @@ struct rfs_inspect_chunked {
 void rfs_inspect_chunked(const struct rfs_headers_source *source, size_t i,
                          struct rfs_inspect_chunked *out);
 
-/* The state in hfai's parts. */
+/* The state in files that it is divided over. */
 struct rfs_inspect_parts {
-    size_t models, optimizers;
+    const char *format, *files; /* name of the format, and of that of the files */
+    struct rfs_chunks_state state[RFS_CHUNKS_STATE];
 };
 /*
- * Calls EACH for the tensors of the models in hfai's parts, opened by rfs_headers_open; offsets are
- * 0. 0, or -errno with *err filled.
+ * Describes the state in the parts of the format ROW, opened by rfs_headers_open, and calls EACH
+ * for its tensors, as its reader does. 0, or -errno with *err filled.
  */
-int rfs_inspect_parts(const struct rfs_headers_source *source, rfs_index_each_fn *each, void *ctx,
-                      struct rfs_inspect_parts *out, struct rfs_error *err);
+int rfs_inspect_parts(const struct rfs_headers_source *source, const struct rfs_format_row *row,
+                      rfs_index_each_fn *each, void *ctx, struct rfs_inspect_parts *out,
+                      struct rfs_error *err);

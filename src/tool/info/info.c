@@ -451,7 +451,7 @@ static int show(struct rfs_info_args *args, const struct rfs_inspect_kind *kind,
     case RFS_INSPECT_WEIGHT_MAP:
         return show_weight_map(args, report, err);
     case RFS_INSPECT_PARTS:
-        return rfs_info_parts(args, args->path, report, err);
+        return rfs_info_parts(args, args->path, kind->row, report, err);
     case RFS_INSPECT_CHUNKS:
         rc = rfs_info_chunks(args, args->path, report, err);
         break;

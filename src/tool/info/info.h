@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "survey/headers/inspect_file.h"
+#include "survey/whole_tensors.h"
 #include "tool/common/args.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
@@ -72,10 +73,24 @@ bool rfs_info_listing_add_value(void *ctx, const struct rfs_format_value *value)
 /* Sorts the rows, and drops those beyond the most. */
 void rfs_info_rows_order(struct rfs_info_rows *rows, const struct rfs_info_filter *filter);
 /* Add the cell of a ROW, a struct rfs_info_row, for columns of that name. */
-void rfs_info_put_name(struct rfs_table *table, const void *row);
-void rfs_info_put_dtype(struct rfs_table *table, const void *row);
-void rfs_info_put_shape(struct rfs_table *table, const void *row);
-void rfs_info_put_bytes(struct rfs_table *table, const void *row);
+static inline void rfs_info_put_name(struct rfs_table *table, const void *row)
+{
+    rfs_table_text(table, ((const struct rfs_info_row *)row)->name);
+}
+static inline void rfs_info_put_dtype(struct rfs_table *table, const void *row)
+{
+    rfs_table_text(table, rfs_whole_dtype(((const struct rfs_info_row *)row)->type));
+}
+static inline void rfs_info_put_shape(struct rfs_table *table, const void *row)
+{
+    const struct rfs_type *type = ((const struct rfs_info_row *)row)->type;
+
+    rfs_table_dims(table, type->ndim, type->dims);
+}
+static inline void rfs_info_put_bytes(struct rfs_table *table, const void *row)
+{
+    rfs_table_u64(table, ((const struct rfs_info_row *)row)->bytes);
+}
 /* Fills a table of name, dtype, shape, bytes and, if they have one, offset. */
 void rfs_info_rows_table(const struct rfs_info_rows *rows, bool offsets, struct rfs_table *table);
 
@@ -115,13 +130,13 @@ void rfs_info_tell_filter(struct rfs_info_report *report, const struct rfs_info_
                           const struct rfs_info_rows *rows);
 
 /*
- * Add a checkpoint to a report that info.c began: rank folders or one whole checkpoint, hfai's
- * parts, or a folder that describes itself. 0, or -errno with *err filled.
+ * Add a checkpoint to a report that info.c began: rank folders or one whole checkpoint,
+ * parts of a state of the format ROW, or a folder that describes itself. 0, or -errno with *err filled.
  */
 int rfs_info_tree(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
                   struct rfs_error *err);
-int rfs_info_parts(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
-                   struct rfs_error *err);
+int rfs_info_parts(struct rfs_info_args *args, const char *path, const struct rfs_format_row *row,
+                   struct rfs_info_report *report, struct rfs_error *err);
 int rfs_info_chunks(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
                     struct rfs_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Folders that hold one checkpoint in several files: a tree of ranks, a chunked checkpoint, which
- * describes itself, and hfai's parts. A tree is the parameters over all ranks, the ranks, and the
+ * describes itself, and parts of a state. A tree is the parameters over all ranks, the ranks, and the
  * findings of missing or odd files; with a strategy also the whole tensors and how they are cut.
  */
 #include "base/options.h"
@@ -766,9 +766,9 @@ int rfs_info_chunks(struct rfs_info_args *args, const char *path, struct rfs_inf
     return rc;
 }
 
-/* ---- hfai's parts ---------------------------------------------------------------------------- */
+/* ---- parts of one state ---------------------------------------------------------------------- */
 
-/* Hfai's parts are numbered from 0 on, as their ranks are. */
+/* Parts are numbered from 0 on, as their ranks are. */
 RFS_CELL(put_part, struct rfs_headers_rank, rfs_table_u64(table, row->rank))
 RFS_CELL(put_part_file, struct rfs_headers_rank, rfs_table_text(table, rfs_path_name(row->path)))
 RFS_CELL(put_part_bytes, struct rfs_headers_rank, rfs_table_u64(table, row->bytes))
@@ -782,6 +782,7 @@ static void report_parts(struct rfs_info_args *args, const struct rfs_headers *h
                          const struct rfs_inspect_parts *parts, const struct rfs_info_rows *rows,
                          struct rfs_info_report *report)
 {
+    const struct rfs_chunks_state *state = parts->state;
     uint64_t bytes = 0;
 
     rfs_info_rows_table(rows, false, &report->table);
@@ -791,30 +792,37 @@ static void report_parts(struct rfs_info_args *args, const struct rfs_headers *h
         bytes += headers->ranks[part].bytes;
         rfs_table_row(&report->second, &headers->ranks[part]);
     }
-    fprintf(report->say,
-            "parts: %" PRIu32 " of hfai's, %" PRIu64
-            " bytes; %zu model%s with %zu tensors, %zu optimizer%s\n",
-            headers->n, bytes, parts->models, parts->models == 1 ? "" : "s", rows->n,
-            parts->optimizers, parts->optimizers == 1 ? "" : "s");
+    fprintf(report->say, "parts: %" PRIu32 " of %s's, %" PRIu64 " bytes; ", headers->n,
+            parts->format, bytes);
+    for (unsigned i = 0; i < RFS_CHUNKS_STATE; i++) {
+        fprintf(report->say, "%s%zu %s%s", i == 0 ? "" : ", ", state[i].n, state[i].what,
+                state[i].n == 1 ? "" : "s");
+        if (i == 0)
+            fprintf(report->say, " with %zu tensors", rows->n);
+    }
+    fputc('\n', report->say);
     rfs_info_tell_filter(report, &args->filter, rows);
     rfs_info_tell_types(report, rows);
-    rfs_json_put_text(&report->json, "format", "pt");
+    rfs_json_put_text(&report->json, "format", parts->files);
     rfs_json_put_u64(&report->json, "parts", headers->n);
     rfs_json_put_u64(&report->json, "file_bytes", bytes);
-    rfs_json_put_u64(&report->json, "models", parts->models);
-    rfs_json_put_u64(&report->json, "optimizers", parts->optimizers);
+    for (unsigned i = 0; i < RFS_CHUNKS_STATE; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "%ss", state[i].what);
+        rfs_json_put_u64(&report->json, key, state[i].n);
+    }
     rfs_json_put_u64(&report->json, "parameters", rows->n);
 }
 
-int rfs_info_parts(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
-                   struct rfs_error *err)
+int rfs_info_parts(struct rfs_info_args *args, const char *path, const struct rfs_format_row *row,
+                   struct rfs_info_report *report, struct rfs_error *err)
 {
     struct rfs_info_listing listing = {.filter = &args->filter};
     struct rfs_headers headers = {.n = 0};
     struct rfs_inspect_parts parts;
     const int rc =
         rfs_headers_open(&args->source, path, err)
-            ?: rfs_inspect_parts(&args->source, rfs_info_listing_add, &listing, &parts, err)
+            ?: rfs_inspect_parts(&args->source, row, rfs_info_listing_add, &listing, &parts, err)
             ?: rfs_headers_read(&args->source, RFS_HEADERS_LISTED, NULL, &headers, err);
 
     report->kind = "parts";

@@ -78,28 +78,6 @@ bool rfs_info_listing_add_value(void *ctx, const struct rfs_format_value *value)
     return copy.name && (copy.text || !value->text) && RFS_PUSH(&listing->values, copy);
 }
 
-void rfs_info_put_name(struct rfs_table *table, const void *row)
-{
-    rfs_table_text(table, ((const struct rfs_info_row *)row)->name);
-}
-
-void rfs_info_put_dtype(struct rfs_table *table, const void *row)
-{
-    rfs_table_text(table, rfs_whole_dtype(((const struct rfs_info_row *)row)->type));
-}
-
-void rfs_info_put_bytes(struct rfs_table *table, const void *row)
-{
-    rfs_table_u64(table, ((const struct rfs_info_row *)row)->bytes);
-}
-
-void rfs_info_put_shape(struct rfs_table *table, const void *row)
-{
-    const struct rfs_type *type = ((const struct rfs_info_row *)row)->type;
-
-    rfs_table_dims(table, type->ndim, type->dims);
-}
-
 RFS_CELL(put_offset, struct rfs_info_row, rfs_table_u64(table, row->offset))
 
 void rfs_info_rows_table(const struct rfs_info_rows *rows, bool offsets, struct rfs_table *table)
