@@ -186,7 +186,7 @@ static int build_file(const struct job *job, uint32_t file, struct rfs_index *pr
     if (rc == 0)
         told->left_out = read.left_out;
     told->outside = read.outside;
-    rc = rfs_foreign_explain(read.from, rc, err);
+    rc = rfs_format_explain(&rfs_formats[builder->format], read.from, rc, err);
     if (rc >= 0)
         rc = verify(builder, &read, fresh ? fresh : prediction, told, err);
     if (rc == 0 && renames)

@@ -57,9 +57,9 @@ static bool find_format(const struct weighing *weighing, const char *path, enum 
     unsigned char head[RFS_FORMAT_HEAD];
     const ssize_t n = rfs_store_head(rfs_files_store(weighing->files), path, head, sizeof head);
 
-    if (!rfs_format_of_name(path, format) || n < 0)
+    if (n < 0 || !rfs_format_of_name(path, format))
         return false;
-    rfs_format_correct(head, (size_t)n, format);
+    (void)rfs_format_of_file(path, head, (size_t)n, format);
     return true;
 }
 

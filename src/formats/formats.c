@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "formats/formats.h"
 
+#include "base/cleanup.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "formats/ckpt/crc.h"
 #include "formats/dcp/dcp.h"
 #include "formats/dcp/dcp_encode.h"
+#include "formats/foreign.h"
 #include "formats/fsdp/fsdp.h"
 #include "formats/gguf/gguf.h"
 #include "formats/hfai/hfai.h"
@@ -312,26 +314,16 @@ size_t rfs_format_stem(const char *name, enum rfs_format format)
     return strlen(name) - strlen(endings[k]);
 }
 
-bool rfs_format_of_file(const char *name, const unsigned char *head, size_t n,
-                        enum rfs_format *format)
-{
-    enum rfs_format named = RFS_FORMAT_COUNT;
-
-    (void)rfs_format_of_name(name, &named);
-    for (unsigned i = 0; i < RFS_FORMAT_COUNT; i++)
-        if (rfs_formats[i].is && (i == named || rfs_formats[i].is(head, n))) {
-            *format = (enum rfs_format)i;
-            return true;
-        }
-    return false;
-}
-
 bool rfs_format_is_vague(enum rfs_format format)
 {
     return !rfs_formats[format].is || rfs_formats[format].renamed;
 }
 
-void rfs_format_correct(const unsigned char *head, size_t n, enum rfs_format *format)
+/*
+ * Corrects the FORMAT by a name whose ending says little, as .ckpt and .bin, where the first N
+ * bytes show that the file is of another.
+ */
+static void correct(const unsigned char *head, size_t n, enum rfs_format *format)
 {
     const struct rfs_format_row *named = &rfs_formats[*format];
 
@@ -343,6 +335,46 @@ void rfs_format_correct(const unsigned char *head, size_t n, enum rfs_format *fo
             *format = (enum rfs_format)i;
             return;
         }
+}
+
+/* Returns the row by whose mark a file begins, or NULL. */
+static const struct rfs_format_row *marked(const unsigned char *head, size_t n)
+{
+    for (unsigned i = 0; i < RFS_FORMAT_COUNT; i++)
+        if (rfs_formats[i].is && rfs_formats[i].is(head, n))
+            return &rfs_formats[i];
+    return NULL;
+}
+
+bool rfs_format_of_file(const char *name, const unsigned char *head, size_t n,
+                        enum rfs_format *format)
+{
+    if (rfs_format_of_name(name, format)) {
+        correct(head, n, format);
+        return rfs_formats[*format].is;
+    }
+    const struct rfs_format_row *row = marked(head, n);
+    if (row)
+        *format = row->files;
+    return row;
+}
+
+int rfs_format_explain(const struct rfs_format_row *row, const struct rfs_bytes_source *from,
+                       int rc, struct rfs_error *err)
+{
+    unsigned char head[RFS_FORMAT_HEAD];
+    const size_t n = from->size < sizeof head ? (size_t)from->size : sizeof head;
+    const int said = rfs_foreign_explain(from, rc, err);
+
+    if (said != -EINVAL || !err || !from->file || rfs_bytes_source_read(from, head, n, 0))
+        return said;
+    const struct rfs_format_row *begins = marked(head, n);
+    if (!begins || begins == row)
+        return said;
+    RFS_FREE char *remedy = rfs_text_printf("a name in %s, if it is one", begins->endings[0]);
+    return rfs_fail(err, said, RFS_IN(from->file), remedy,
+                    "begins as a %s file, and is taken for a %s file by its name",
+                    begins->endings[0], row->endings[0]);
 }
 
 const char *rfs_format_endings(bool all, char out[RFS_FORMAT_ENDINGS_TEXT])

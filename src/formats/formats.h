@@ -175,18 +175,19 @@ bool rfs_format_of_name(const char *name, enum rfs_format *format);
 /* Returns the length of a name with an ending of FORMAT, without it. */
 size_t rfs_format_stem(const char *name, enum rfs_format format);
 /*
- * Gives the format of a file with a mark, by its name or its first N bytes. False: it may be of the
- * format without one.
+ * Gives the format of one file by its name and, where that says little, its first N bytes. False:
+ * it may be of the format without a mark.
  */
 bool rfs_format_of_file(const char *name, const unsigned char *head, size_t n,
                         enum rfs_format *format);
 /* Says whether the ending of a file of FORMAT says little, so that its first bytes decide. */
 bool rfs_format_is_vague(enum rfs_format format);
 /*
- * Corrects the FORMAT by a name whose ending says little, as .ckpt and .bin, where the first N
- * bytes show that the file is of another.
+ * Replaces the message of RC, with which reading the headers of FROM as a file of ROW failed, if
+ * its first bytes show that it is of another format, or what else it is. Returns RC, or -ENOTSUP.
  */
-void rfs_format_correct(const unsigned char *head, size_t n, enum rfs_format *format);
+int rfs_format_explain(const struct rfs_format_row *row, const struct rfs_bytes_source *from,
+                       int rc, struct rfs_error *err);
 /* Writes a list of first endings, "A, B or C": of ALL formats, or of those that are not BESIDE. */
 #define RFS_FORMAT_ENDINGS_TEXT 160
 const char *rfs_format_endings(bool all, char out[RFS_FORMAT_ENDINGS_TEXT]);

@@ -116,6 +116,76 @@ a.weight  Float32  [6, 4]    0  2.875  1.438  0.8653    0    0      1
 
 1 tensor, 24 numbers: 0 NaN, 0 infinite
 
+# Files whose names are of another format: each command reads or refuses them alike
+$ mkdir named && cp gguf/model.gguf named/model.safetensors && reshard info named
+reshard: error: named/model.safetensors: begins as a .gguf file, and is taken for a .safetensors file by its name; try: a name in .gguf, if it is one
+(exit 1)
+$ reshard info named/model.safetensors
+reshard: error: named/model.safetensors: begins as a .gguf file, and is taken for a .safetensors file by its name; try: a name in .gguf, if it is one
+(exit 1)
+$ reshard stats named
+reshard: error: …/named/model.safetensors: begins as a .gguf file, and is taken for a .safetensors file by its name; try: a name in .gguf, if it is one
+(exit 1)
+$ reshard diff named gguf
+reshard: error: …/named/model.safetensors: begins as a .gguf file, and is taken for a .safetensors file by its name; try: a name in .gguf, if it is one
+(exit 2)
+$ reshard verify named --against gguf
+reshard: warning: …/gguf/model.gguf: 1 value that is not a tensor is left out
+reshard: error: …/named/model.safetensors: begins as a .gguf file, and is taken for a .safetensors file by its name; try: a name in .gguf, if it is one
+(exit 2)
+$ reshard get named a.weight weight.npy
+reshard: error: …/named/model.safetensors: begins as a .gguf file, and is taken for a .safetensors file by its name; try: a name in .gguf, if it is one
+(exit 1)
+$ reshard export named again -o view=huggingface
+reshard: error: …/named/model.safetensors: begins as a .gguf file, and is taken for a .safetensors file by its name; try: a name in .gguf, if it is one
+(exit 1)
+$ mv named/model.safetensors named/pytorch_model.bin && reshard info named
+name      dtype    shape   bytes  offset
+a.weight  Float32  [6, 4]     96     128
+
+checkpoint: 1 parameter, 96 bytes of content in a file of 224
+format: gguf
+types: 1 Float32 (96 bytes)
+and 1 value that is no tensor
+  general.architecture: llama
+$ reshard info named/pytorch_model.bin
+name      dtype    shape   bytes  offset
+a.weight  Float32  [6, 4]     96     128
+
+checkpoint: 1 parameter, 96 bytes of content in a file of 224
+format: gguf
+types: 1 Float32 (96 bytes)
+and 1 value that is no tensor
+  general.architecture: llama
+$ reshard stats named
+reshard: warning: …/named/pytorch_model.bin: 1 value that is not a tensor is left out
+name      dtype    shape   min    max   mean     std  nan  inf  zeros
+a.weight  Float32  [6, 4]    0  2.875  1.438  0.8653    0    0      1
+
+1 tensor, 24 numbers: 0 NaN, 0 infinite
+$ reshard diff named gguf
+reshard: warning: …/named/pytorch_model.bin: 1 value that is not a tensor is left out
+reshard: warning: …/gguf/model.gguf: 1 value that is not a tensor is left out
+1 tensor is the same
+$ reshard verify named --against gguf
+reshard: warning: …/gguf/model.gguf: 1 value that is not a tensor is left out
+reshard: warning: …/named/pytorch_model.bin: 1 value that is not a tensor is left out
+note: the files are laid out differently from a mount with these options: the tensors were compared, and nothing else
+named: 1 tensor, 96 bytes: the same as gguf
+$ reshard get named a.weight weight.npy && reshard stats named/pytorch_model.bin
+reshard: warning: …/named/pytorch_model.bin: 1 value that is not a tensor is left out
+reshard: warning: …/named/pytorch_model.bin: 1 value that is not a tensor is left out
+name      dtype    shape   min    max   mean     std  nan  inf  zeros
+a.weight  Float32  [6, 4]    0  2.875  1.438  0.8653    0    0      1
+
+1 tensor, 24 numbers: 0 NaN, 0 infinite
+$ mv named/pytorch_model.bin named/model.ckpt && reshard info named/model.ckpt
+reshard: error: named/model.ckpt: begins as a .gguf file, and is taken for a .ckpt file by its name; try: a name in .gguf, if it is one
+(exit 1)
+$ reshard stats named/model.ckpt
+reshard: error: …/named/model.ckpt: begins as a .gguf file, and is taken for a .ckpt file by its name; try: a name in .gguf, if it is one
+(exit 1)
+
 # not read
 $ reshard info orbax
 reshard: error: orbax: this is a checkpoint of Orbax, as '_CHECKPOINT_METADATA' shows; this format is not read; try: Orbax to load it, and save_file of safetensors to save it

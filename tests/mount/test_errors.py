@@ -258,8 +258,8 @@ def test_something_else_than_a_checkpoint():
     tree.write(0, b"PK\x03\x04" + b"garbage" * 50)
     found_later(
         tree,
-        f"{tree.path(0)}: the file is a zip archive, as PyTorch writes, not a MindSpore .ckpt; "
-        "try: a name in .pt for a file of torch.save; unpack any other",
+        f"{tree.path(0)}: begins as a .pt file, and is taken for a .ckpt file by its name; "
+        "try: a name in .pt, if it is one",
     )
 
 

@@ -45,18 +45,20 @@ static void take_path(struct rfs_scan *out, enum rfs_format format, char *path)
     out->format = format;
 }
 
-/* Finds the format of a file by its name and, where that says little, its first bytes. */
-static bool find_format(const struct rfs_source_spec *spec, enum rfs_format *format)
+/*
+ * Finds the format of a file at PATH by its name and, where that says little, its first bytes.
+ * False: it is none by its name, and has no mark.
+ */
+static bool find_format(const struct rfs_source_spec *spec, const char *path,
+                        enum rfs_format *format)
 {
     unsigned char head[RFS_FORMAT_HEAD];
-    const bool named = rfs_format_of_name(spec->path, format);
+    const bool named = rfs_format_of_name(path, format);
 
     if (spec->encrypted || (named && !rfs_format_is_vague(*format)))
         return named;
-    const ssize_t n = rfs_store_head(spec->store, spec->path, head, sizeof head);
-    if (n > 0 && named)
-        rfs_format_correct(head, (size_t)n, format);
-    return named || (n > 0 && rfs_format_of_file("", head, (size_t)n, format));
+    const ssize_t n = rfs_store_head(spec->store, path, head, sizeof head);
+    return (n > 0 && rfs_format_of_file(path, head, (size_t)n, format)) || named;
 }
 
 static int fail_name(const struct rfs_source_spec *spec, struct rfs_error *err)
@@ -150,7 +152,8 @@ int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_log *log, struc
     if (rfs_store_stat(spec->store, spec->path, &st) == 0 && !S_ISREG(st.st_mode))
         return rfs_fail(err, -ENOTDIR, RFS_IN(spec->path), REMEDY_ROOT,
                         "the source is neither a folder nor a file");
-    if (rfs_foreign_find(rfs_path_name(spec->path), NULL, 0) || !find_format(spec, &format))
+    if (rfs_foreign_find(rfs_path_name(spec->path), NULL, 0) ||
+        !find_format(spec, spec->path, &format))
         return fail_name(spec, err);
     if (spec->options->rank_dir || spec->options->file || rfs_scan_asks_save(spec))
         return rfs_fail_usage(
@@ -346,12 +349,17 @@ static int note_entry(void *ctx, const struct dirent *entry)
     return *slot ? 0 : rfs_fail_memory(seen->err);
 }
 
-static int take_name(const struct rfs_source_spec *spec, const char *name, struct rfs_scan *out)
+/* Takes one file of the folder. Without ERR nobody is going to open it, and its name is enough. */
+static int take_name(const struct rfs_source_spec *spec, const char *name, struct rfs_scan *out,
+                     struct rfs_error *err)
 {
     enum rfs_format format = RFS_FORMAT_SAFETENSORS;
+    char *path = rfs_path_join(spec->path, name);
 
-    rfs_format_of_name(name, &format);
-    take_path(out, format, rfs_path_join(spec->path, name));
+    if (!path)
+        return rfs_fail_memory(err);
+    (void)(err ? find_format(spec, path, &format) : rfs_format_of_name(name, &format));
+    take_path(out, format, path);
     return 0;
 }
 
@@ -362,7 +370,7 @@ static int take_unified(const struct rfs_source_spec *spec, bool hyper, struct r
                         RFS_WEIGHT_MAP_MINDSPORE, hyper, out, err);
     if (rc < 0 || !hyper)
         return rc;
-    return take_name(spec, HYPER, out);
+    return take_name(spec, HYPER, out, err);
 }
 
 /* Returns the place of a name among those of models; MODELS: it is none. */
@@ -447,7 +455,7 @@ static int take_huggingface(const struct rfs_source_spec *spec, const struct see
                         (seen->order == model && names_file(spec, seen->index, seen->model->name)));
 
     if (model < ADAPTER && !indexed)
-        return take_name(spec, seen->model->name, out);
+        return take_name(spec, seen->model->name, out, err);
     if (seen->other)
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path), "move one of them away",
                         "the folder has both '%s' and '%s'", seen->index, seen->other);
@@ -458,7 +466,7 @@ static int take_huggingface(const struct rfs_source_spec *spec, const struct see
     for (unsigned i = 0; i < RFS_FORMAT_COUNT && rc == 0 && out->n == 0; i++)
         if (rfs_formats[i].alone)
             rc = take_unlisted(spec, listing, (enum rfs_format)i, out, err);
-    return rc || out->n > 0 || !seen->model ? rc : take_name(spec, seen->model->name, out);
+    return rc || out->n > 0 || !seen->model ? rc : take_name(spec, seen->model->name, out, err);
 }
 
 /* A link that may lead to a checkpoint. */
@@ -549,7 +557,7 @@ static int take_only(const struct rfs_source_spec *spec, const struct rfs_scan_f
         rfs_scan_foreign(spec->store, spec->path, -EINVAL, err) == -ENOTSUP)
         return -ENOTSUP;
     if (!inside)
-        return take_name(spec, file->name, out);
+        return take_name(spec, file->name, out, err);
     return rfs_fail(err, -EINVAL, RFS_IN(spec->path), remedy,
                     "the folder has '%s', and checkpoints in folders below", file->name);
 }

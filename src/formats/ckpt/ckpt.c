@@ -680,14 +680,6 @@ static int detect(struct walk *walk)
                         "-o key_file=FILE, key_env=NAME or key_fd=N",
                         "the file is encrypted (%s), and there is no key",
                         rfs_cipher_name(rfs_cipher_detect(head)));
-    if (n >= 9 && head[8] == '{' && head[5] == 0 && head[6] == 0 && head[7] == 0)
-        return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->from.file),
-                        "give it a name in .safetensors",
-                        "the file is a safetensors file, not a .ckpt");
-    if (n >= 4 && memcmp(head, "PK\x03\x04", 4) == 0)
-        return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->from.file),
-                        "a name in .pt for a file of torch.save; unpack any other",
-                        "the file is a zip archive, as PyTorch writes, not a MindSpore .ckpt");
     if (n >= 16 && memcmp(head, "version https://", 16) == 0)
         return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->from.file), "git lfs pull",
                         "the file is a Git LFS pointer, not the checkpoint itself");

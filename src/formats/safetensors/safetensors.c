@@ -451,9 +451,6 @@ static int fail_start(const unsigned char start[PREFIX_BYTES], uint64_t length, 
     if (memcmp(start, "version ", 8) == 0)
         return rfs_fail(err, -EINVAL, RFS_IN(file), "git lfs pull",
                         "the file is a Git LFS pointer, not the checkpoint itself");
-    if (memcmp(start, "PK\x03\x04", 4) == 0)
-        return rfs_fail(err, -EINVAL, RFS_IN(file), "unpack it",
-                        "the file is a zip archive, not a safetensors file");
     if (length > RFS_SAFETENSORS_HEADER_MOST)
         return rfs_fail(err, -EINVAL, RFS_IN(file), REMEDY_COPY,
                         "its header would have %llu bytes, and no more than %llu are allowed: the "

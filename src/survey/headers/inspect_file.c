@@ -372,7 +372,7 @@ static int read_headers(struct description *work, struct rfs_reading *reading)
     int rc = listed ? work->row->list(&file, work->each, work->ctx, work->err)
                     : work->row->index(&file, NULL, &index, work->err);
 
-    rc = rfs_foreign_explain(file.from, rc, work->err);
+    rc = rfs_format_explain(work->row, file.from, rc, work->err);
     work->out->format = work->row->name;
     work->out->bytes = reading->size;
     work->out->others = file.left_out;
