@@ -159,6 +159,16 @@ static int index_gguf(struct rfs_format_file *file, const struct rfs_index *like
     return rfs_gguf_walk(file->from, file->tables, out, &file->left_out, err);
 }
 
+/* As in llama.cpp, the embeddings are the output of a model without one. */
+static int config_gguf(const struct rfs_format_file *file, const struct rfs_index *index,
+                       struct rfs_bytes *out, struct rfs_error *err)
+{
+    static const char output[] = "output.weight";
+    const uint32_t name = rfs_intern_find(file->tables->names, output, sizeof output - 1);
+
+    return rfs_gguf_config(file->from, name == RFS_NO_ID || !rfs_index_find(index, name), out, err);
+}
+
 static int encode_gguf(const struct rfs_format_content *content, struct rfs_image **out,
                        struct rfs_error *err)
 {
@@ -243,7 +253,7 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                          .modelled = true,
                          .index = index_gguf,
                          .values = rfs_gguf_values,
-                         .config = rfs_gguf_config,
+                         .config = config_gguf,
                          .encode = encode_gguf},
     [RFS_ROW_HYPER_PARALLEL] = {.folder = "hyper_parallel",
                                 .name = "hyper_parallel",

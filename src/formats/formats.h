@@ -87,11 +87,12 @@ typedef int rfs_format_list_fn(struct rfs_format_file *file, rfs_index_each_fn *
                                struct rfs_error *err);
 
 /*
- * Appends the counts of its model that a file has, such as heads, to *OUT: JSON, by the keys of
- * HuggingFace's config.json. 0, or -errno with *err filled.
+ * Appends what a file says of its model, such as the counts of heads, to *OUT: JSON, by the keys of
+ * HuggingFace's config.json. INDEX has all tensors of the checkpoint. 0, or -errno with *err
+ * filled.
  */
-typedef int rfs_format_config_fn(const struct rfs_bytes_source *from, struct rfs_bytes *out,
-                                 struct rfs_error *err);
+typedef int rfs_format_config_fn(const struct rfs_format_file *file, const struct rfs_index *index,
+                                 struct rfs_bytes *out, struct rfs_error *err);
 
 /* The contents of a file of tensors. All is borrowed for the call. */
 struct rfs_format_content {

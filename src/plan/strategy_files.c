@@ -240,26 +240,34 @@ static const struct rfs_hf_value *find_value(const struct rfs_hf_config *config,
     return value;
 }
 
-/* Opens what the first file of the source says of its model. */
-static int open_own(struct rfs_plan_model *model, struct rfs_error *err)
+int rfs_plan_own_config(struct rfs_catalog *catalog, struct rfs_hf_config **out,
+                        struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_bytes_free) struct rfs_bytes text = {0};
-    const struct rfs_format_row *row = &rfs_formats[rfs_catalog_format(model->catalog)];
-    struct rfs_files *files = rfs_catalog_files(model->catalog);
-    const uint32_t file = rfs_catalog_file(model->catalog, rfs_catalog_lowest(model->catalog));
+    const struct rfs_format_row *row = &rfs_formats[rfs_catalog_format(catalog)];
+    struct rfs_files *files = rfs_catalog_files(catalog);
+    const uint32_t rank = rfs_catalog_lowest(catalog);
+    const uint32_t file = rfs_catalog_file(catalog, rank);
+    const struct rfs_index *index;
     struct rfs_reading reading;
 
-    if (!row->config || rfs_catalog_chunks(model->catalog))
+    *out = NULL;
+    if (!row->config || rfs_catalog_chunks(catalog))
         return 0;
     const char *path = rfs_files_path(files, file);
-    int rc = rfs_reading_begin(files, file, &reading);
+    int rc = rfs_catalog_index(catalog, rank, RFS_NO_RANK, &index, err);
+    if (rc)
+        return rc;
+    rc = rfs_reading_begin(files, file, &reading);
     if (rc)
         return rfs_files_fail(err, path, rc);
-    rc = row->config(RFS_READING_SOURCE(&reading, path), &text, err);
+    const struct rfs_format_file headers = {.from = RFS_READING_SOURCE(&reading, path),
+                                            .tables = rfs_catalog_tables(catalog)};
+    rc = row->config(&headers, index, &text, err);
     const int end = rfs_reading_end(&reading);
     if (rc || end)
         return rc ? rc : rfs_files_fail(err, path, end);
-    return rfs_hf_config_read(path, (const char *)text.data, text.n, &model->config, err);
+    return rfs_hf_config_read(path, (const char *)text.data, text.n, out, err);
 }
 
 int rfs_plan_model_open(struct rfs_plan_model *model, struct rfs_error *err)
@@ -278,7 +286,9 @@ int rfs_plan_model_open(struct rfs_plan_model *model, struct rfs_error *err)
         if (rc)
             return rc;
     }
-    return model->config || !model->catalog ? 0 : open_own(model, err);
+    return model->config || !model->catalog
+               ? 0
+               : rfs_plan_own_config(model->catalog, &model->config, err);
 }
 
 int rfs_plan_model_number(void *ctx, const char *key, uint64_t *number, struct rfs_error *err)

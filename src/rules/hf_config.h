@@ -35,7 +35,7 @@ struct rfs_hf_config;
  */
 int rfs_hf_config_open(struct rfs_store *store, const char *path, struct rfs_hf_config **out,
                        struct rfs_error *err);
-/* Reads a text; NAME is for messages. Other files than hf_config.c call it for tests alone. */
+/* Reads a text; NAME is for messages. */
 int rfs_hf_config_read(const char *name, const char *text, size_t n, struct rfs_hf_config **out,
                        struct rfs_error *err);
 void rfs_hf_config_free(struct rfs_hf_config *config);

@@ -9,6 +9,7 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "plan/by_rules.h"
+#include "plan/strategy_files.h"
 #include "rules/rules.h"
 #include "view/model_files.h"
 
@@ -253,12 +254,15 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
         return rfs_fail_memory(err);
     int rc = open_rules(view->set->store, options->convert, &rules, err)
                  ?: rfs_view_model_find(view, &own->model, err);
-    if (rc == 0 && !own->model.config)
+    if (rc == 0 && own->model.config)
+        rc = rfs_hf_config_open(view->set->store, own->model.config, &config, err);
+    else if (rc == 0)
+        rc = rfs_plan_own_config(view->source, &config, err);
+    if (rc == 0 && !config)
         rc = rfs_fail_usage(err, "hf_config=config.json",
                             "option %s needs the model's config.json, and the source has none",
                             options->convert ? "convert" : "experts");
     rc = rc ?: write_options(options, rules, &given, err);
-    rc = rc ?: rfs_hf_config_open(view->set->store, own->model.config, &config, err);
     if (rc)
         return rc;
     const struct rfs_names_config names = {.drop = options->drop_source,

@@ -39,10 +39,11 @@ def permute(rows, heads):
     return rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
 
 
-def convert(model, kind, path, kv_heads=0):
+def convert(model, kind, path, kv_heads=0, tokens=False):
     """
     Writes the file that llama.cpp's converter writes, without a tokenizer; norms are in F32.
-    kv_heads: other counts of heads, one for each layer; None: none at all.
+    kv_heads: other counts of heads, one for each layer; None: none at all. tokens: a tokenizer has the vocabulary, as llama.cpp
+    writes it for qwen3.
     """
     config = model.config
     writer = gguf.GGUFWriter(path, config.model_type)
@@ -58,7 +59,10 @@ def convert(model, kind, path, kv_heads=0):
     writer.add_rope_dimension_count(config.head_dim)
     writer.add_key_length(config.head_dim)
     writer.add_value_length(config.head_dim)
-    writer.add_vocab_size(config.vocab_size)
+    if tokens:
+        writer.add_token_list([f"token {i}" for i in range(config.vocab_size)])
+    else:
+        writer.add_vocab_size(config.vocab_size)
     for name, tensor in model.state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
@@ -132,7 +136,24 @@ class Case:
         got = logits(transformers.AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32))
         if not torch.equal(got, self.want):
             return f"the logits are {got} instead of {self.want}"
-        return self.ranks(folder, shown.read(target)) or self.back(folder)
+        model = shown.read(target)
+        return self.own_config(folder, model) or self.ranks(folder, model) or self.back(folder)
+
+    def own_config(self, folder, model):
+        """MODEL comes without hf_config=, too, by what the file says; and its vocabulary may be a tokenizer's."""
+        tokens = os.path.join(folder, "tokens")
+        os.makedirs(tokens)
+        convert(self.hf, self.kind, os.path.join(tokens, "model.gguf"), tokens=True)
+        for source in (self.source, tokens):
+            target = source + "-by-itself"
+            options = {"convert": f"gguf_{self.model}", "view": "huggingface", "dequantize": True, "dtype": "float32"}
+            problem = shown.export(source, target, options)
+            problem = problem or shown.all_differ(shown.read(target), model)
+            if problem:
+                return f"without hf_config= {os.path.basename(source)}: {problem}"
+        other = {"llama": "qwen3", "qwen3": "llama"}[self.model]
+        said = shown.export(self.source, os.path.join(folder, "refused"), {"convert": f"gguf_{other}"})
+        return None if said and f"is for a model of type '{self.model}'" in said else f"for another model it says {said}"
 
     def ranks(self, folder, model):
         """tp2 cuts MODEL, the whole one, in HuggingFace's names and in those of the file, also its blocks."""
@@ -171,13 +192,16 @@ class Case:
 
     def refused(self, folder):
         """Nobody knows the heads of a file that does not say them, and none where each layer has another number."""
-        for heads, want in ((None, "hf_config="), ([2, 1], "num_key_value_heads is not a count")):
+        rules = {"convert": f"gguf_{self.model}"}
+        for heads, wants in ((None, ("hf_config=", "needs 'num_attention_heads'")),
+                             ([2, 1], ("num_key_value_heads is not a count", "'num_key_value_heads' of"))):
             source = os.path.join(folder, f"no-heads-{heads is None}")
             os.makedirs(source)
             convert(self.hf, Type.F32, os.path.join(source, "model.gguf"), heads)
-            said = shown.export(source, os.path.join(folder, "refused"), {"dst_rules": "tp2"})
-            if not said or "num_" not in said or want not in said:
-                return f"it says {said}"
+            for options, want in zip(({"dst_rules": "tp2"}, rules), wants):
+                said = shown.export(source, os.path.join(folder, "refused"), options)
+                if not said or "num_" not in said or want not in said:
+                    return f"with {options} it says {said}"
         return None
 
     def back(self, folder):

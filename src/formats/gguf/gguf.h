@@ -56,8 +56,11 @@ int rfs_gguf_values(const struct rfs_bytes_source *from, rfs_format_value_fn *ea
 int rfs_gguf_copy_values(const struct rfs_bytes_source *from, bool plain, struct rfs_bytes *out,
                          uint64_t *n, struct rfs_error *err);
 
-/* Appends what a file says of the sizes of its model (rfs_format_config_fn). */
-int rfs_gguf_config(const struct rfs_bytes_source *from, struct rfs_bytes *out,
+/*
+ * Appends what a file says of its model (rfs_format_config_fn). TIED: the embeddings are its
+ * output, too.
+ */
+int rfs_gguf_config(const struct rfs_bytes_source *from, bool tied, struct rfs_bytes *out,
                     struct rfs_error *err);
 
 /* The contents of a file. All is borrowed for the call. */

@@ -30,6 +30,7 @@ static const struct {
     const char *type, *architecture;
 } models[] = {{"llama", "llama"}, {"mistral", "llama"}, {"qwen3", "qwen3"}};
 
+#define VOCABULARY 0 /* the first of the settings; llama.cpp counts the tokens without it */
 /* Values of a model: keys behind the name of the architecture, and in the config. */
 static const struct {
     const char *key, *config;
@@ -288,6 +289,7 @@ int rfs_gguf_encode(const struct rfs_gguf_content *content, struct rfs_image **o
 /* The values of a file, as HuggingFace's config calls them. */
 struct config {
     char *architecture; /* owned; NULL: not found yet */
+    uint64_t tokens;    /* of the tokenizer; 0: there is none */
     struct rfs_json_write json;
     unsigned char
         times[N_SETTINGS]; /* how often each came; a second one contradicts, or does not */
@@ -297,6 +299,8 @@ static bool take_architecture(void *ctx, const struct rfs_format_value *value)
 {
     struct config *config = ctx;
 
+    if (!value->text && strcmp(value->name, "tokenizer.ggml.tokens") == 0)
+        config->tokens = value->n;
     if (config->architecture || !value->text || strcmp(value->name, "general.architecture") != 0)
         return true;
     config->architecture = strdup(value->text);
@@ -333,15 +337,20 @@ static bool take_count(void *ctx, const struct rfs_format_value *value)
     return !config->json.failed;
 }
 
-int rfs_gguf_config(const struct rfs_bytes_source *from, struct rfs_bytes *out,
+int rfs_gguf_config(const struct rfs_bytes_source *from, bool tied, struct rfs_bytes *out,
                     struct rfs_error *err)
 {
     struct config config = {.json = {.bytes = out}};
 
     rfs_json_object(&config.json, NULL, RFS_JSON_TIGHT);
     int rc = rfs_gguf_values(from, take_architecture, &config, err);
-    if (rc == 0 && config.architecture)
+    if (rc == 0 && config.architecture) {
+        rfs_json_put_text(&config.json, "model_type", config.architecture);
+        rfs_json_put_bool(&config.json, "tie_word_embeddings", tied);
         rc = rfs_gguf_values(from, take_count, &config, err);
+    }
+    if (config.tokens > 0 && config.times[VOCABULARY] == 0)
+        rfs_json_put_u64(&config.json, settings[VOCABULARY].config, config.tokens);
     rfs_json_end(&config.json);
     free(config.architecture);
     return rc ?: config.json.failed ? rfs_fail_memory(err) : 0;
