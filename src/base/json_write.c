@@ -61,18 +61,24 @@ static uint32_t decode(const unsigned char *text, size_t left, size_t *length)
 static void put_escaped(struct rfs_json_write *json, const char *text, size_t n)
 {
     const unsigned char *at = (const unsigned char *)text;
-    size_t length;
+    size_t length = 1;
+    size_t plain = 0; /* where those begin that are as they are */
 
     for (size_t i = 0; i < n; i += length) {
         const char letter = short_escape(at[i]);
         const uint32_t character = decode(at + i, n - i, &length);
+        const bool units =
+            character < 0x20 || (json->escapes == RFS_JSON_ASCII && character > 0x7e);
+        if (!letter && !units)
+            continue;
+        put(json, at + plain, i - plain);
+        plain = i + length;
         if (letter)
             put(json, (const char[]){'\\', letter}, 2);
-        else if (character < 0x20 || (json->escapes == RFS_JSON_ASCII && character > 0x7e))
-            put_units(json, character);
         else
-            put(json, at + i, length);
+            put_units(json, character);
     }
+    put(json, at + plain, n - plain);
 }
 
 /*
@@ -249,14 +255,29 @@ void rfs_json_print(struct rfs_json_write *json, const char *key, const char *fm
     va_end(args);
 }
 
+/* Puts a number with SIGN before it. Of metadata numbers are a large part. */
+static void put_number(struct rfs_json_write *json, const char *key, const char *sign,
+                       uint64_t number)
+{
+    char text[24];
+    size_t at = sizeof text;
+
+    begin_value(json, key);
+    do
+        text[--at] = (char)('0' + number % 10);
+    while ((number /= 10) > 0);
+    put_chars(json, sign);
+    put(json, text + at, sizeof text - at);
+}
+
 void rfs_json_put_u64(struct rfs_json_write *json, const char *key, uint64_t number)
 {
-    rfs_json_print(json, key, "%" PRIu64, number);
+    put_number(json, key, "", number);
 }
 
 void rfs_json_put_i64(struct rfs_json_write *json, const char *key, int64_t number)
 {
-    rfs_json_print(json, key, "%" PRId64, number);
+    put_number(json, key, number < 0 ? "-" : "", number < 0 ? -(uint64_t)number : (uint64_t)number);
 }
 
 void rfs_json_put_bool(struct rfs_json_write *json, const char *key, bool value)
