@@ -207,7 +207,7 @@ static int of_source(struct compiling *c, const struct number *number, int64_t *
     if (rc)
         return rc;
     *value = has_name_like(input, number->name);
-    RULES_PUSH(c, &c->asked, (struct asked){number, *value != 0});
+    RULES_PUSH(c, &c->asked, (struct pattern_seen){number, *value != 0});
     return 0;
 }
 

@@ -358,7 +358,8 @@ uint64_t rfs_files_offset(const struct rfs_files *files, uint32_t id, uint64_t a
 {
     const struct rfs_packed *packed = files->list.data[id]->packed;
 
-    return packed && at < packed->end ? rfs_packed_find(packed, at)->stored : at;
+    return packed && at < packed->end ? packed->items.data[rfs_packed_number(packed, at)].stored
+                                      : at;
 }
 
 uint32_t rfs_files_add(struct rfs_files *files, const char *path)

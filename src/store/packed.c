@@ -2,7 +2,6 @@
 #include "store/packed.h"
 
 #include "base/checked.h"
-#include "base/order.h"
 
 #include <zstd.h>
 #include <zstd_errors.h>
@@ -27,16 +26,6 @@ int rfs_packed_add(struct rfs_packed *packed, uint64_t stored, uint64_t bytes, u
     *begin = packed->end;
     packed->end = end;
     return 0;
-}
-
-static size_t number_of(const struct rfs_packed *packed, uint64_t at)
-{
-    return RFS_BISECT(i, packed->items.n, packed->items.data[i].begin > at) - 1;
-}
-
-const struct rfs_packed_item *rfs_packed_find(const struct rfs_packed *packed, uint64_t at)
-{
-    return &packed->items.data[number_of(packed, at)];
 }
 
 /* Returns where the plain bytes of an item may end. */
@@ -152,7 +141,7 @@ int rfs_packed_read(const struct rfs_packed *packed, const struct rfs_packed_inp
     int rc = 0;
 
     while (rc == 0 && (size > 0 || !out)) {
-        const size_t number = number_of(packed, offset);
+        const size_t number = rfs_packed_number(packed, offset);
         const uint64_t within = offset - packed->items.data[number].begin;
         rc = get(packed, input, number, &held, err);
         if (rc)

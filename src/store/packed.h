@@ -21,6 +21,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/order.h"
 #include "base/vec.h"
 #include "store/blocks.h"
 
@@ -46,8 +47,11 @@ uint64_t rfs_packed_bound(uint64_t plain);
 int rfs_packed_add(struct rfs_packed *packed, uint64_t stored, uint64_t bytes, uint64_t most,
                    uint64_t *begin);
 
-/* Returns the item that has the plain byte AT, which is before the end. */
-const struct rfs_packed_item *rfs_packed_find(const struct rfs_packed *packed, uint64_t at);
+/* Returns the number of the item that has the plain byte AT, which is before the end. */
+static inline size_t rfs_packed_number(const struct rfs_packed *packed, uint64_t at)
+{
+    return RFS_BISECT(i, packed->items.n, packed->items.data[i].begin > at) - 1;
+}
 
 /* A file that is being read. */
 struct rfs_packed_input {

@@ -39,26 +39,6 @@ static int look(void *ctx, const struct dirent *entry)
     return 0;
 }
 
-struct having {
-    const struct rfs_format_row *row;
-    bool found;
-};
-
-static int look_for_file(void *ctx, const struct dirent *entry)
-{
-    struct having *having = ctx;
-
-    having->found |= rfs_format_sees(having->row, entry->d_name) & RFS_SEEN_FILE;
-    return 0;
-}
-
-bool rfs_scan_has(struct rfs_store *store, const char *path, const struct rfs_format_row *row)
-{
-    struct having having = {.row = row};
-
-    return rfs_scan_entry_each(store, path, look_for_file, &having, NULL) == 0 && having.found;
-}
-
 /* ---- metadata of each rank, of a save without collectives ------------------------------------ */
 
 /* The ranks that have metadata, ascending, and the highest that saved anything. */

@@ -252,8 +252,6 @@ int rfs_scan_step(const struct rfs_source_spec *spec, struct rfs_log *log, struc
 /* Takes the files of a save of DeepSpeed: those of models, then those of optimizers, by rank. */
 int rfs_scan_zero_files(const struct rfs_source_spec *spec, struct rfs_scan *out,
                         struct rfs_error *err);
-/* Says whether a folder can be listed and has a file of the format ROW (described.c). */
-bool rfs_scan_has(struct rfs_store *store, const char *path, const struct rfs_format_row *row);
 /* Takes the parts of hfai's dist_ckpt in SRC (parts.c); n stays 0 where there is none. */
 int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 /* Gives ranks without a checkpoint those of their groups (group.c). */

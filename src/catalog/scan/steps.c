@@ -179,12 +179,32 @@ static int add(void *ctx, const struct dirent *entry)
     return 0;
 }
 
+struct having {
+    const struct rfs_format_row *row;
+    bool found;
+};
+
+static int look_for_file(void *ctx, const struct dirent *entry)
+{
+    struct having *having = ctx;
+
+    having->found |= rfs_format_sees(having->row, entry->d_name) & RFS_SEEN_FILE;
+    return 0;
+}
+
+static bool has_files(struct rfs_store *store, const char *path, const struct rfs_format_row *row)
+{
+    struct having having = {.row = row};
+
+    return rfs_scan_entry_each(store, path, look_for_file, &having, NULL) == 0 && having.found;
+}
+
 /* Says whether a folder of the source has files of a format. */
 static bool holds(const struct run *run, const char *name, const struct rfs_format_row *row)
 {
     RFS_FREE char *path = rfs_path_join(run->spec->path, name);
 
-    return path && rfs_scan_has(run->spec->store, path, row);
+    return path && has_files(run->spec->store, path, row);
 }
 
 /* Takes away the folders that have no file of the layout's format, and sorts the others. */

@@ -72,11 +72,6 @@ uint32_t rfs_dcp_get(const struct rfs_dcp_pickle *pickle, uint32_t dict, enum rf
     return rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NONE);
 }
 
-uint32_t rfs_dcp_field(const struct rfs_dcp_pickle *pickle, uint32_t object, enum rfs_dcp_word name)
-{
-    return rfs_dcp_get(pickle, rfs_dcp_state(pickle, object), name);
-}
-
 static bool has_items(uint32_t value)
 {
     return rfs_dcp_kind(value) == RFS_DCP_LIST || rfs_dcp_kind(value) == RFS_DCP_DICT;

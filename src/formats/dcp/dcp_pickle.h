@@ -149,11 +149,14 @@ const uint32_t *rfs_dcp_tuple(const struct rfs_dcp_pickle *pickle, uint32_t valu
 enum rfs_dcp_class rfs_dcp_class(const struct rfs_dcp_pickle *pickle, uint32_t value);
 /* Returns the state of an object, a DICT or a TUPLE; None of one without, and of all else. */
 uint32_t rfs_dcp_state(const struct rfs_dcp_pickle *pickle, uint32_t object);
-/* Returns a field of an object whose state is a dict; None when it is not there. O(1). */
-uint32_t rfs_dcp_field(const struct rfs_dcp_pickle *pickle, uint32_t object,
-                       enum rfs_dcp_word name);
 /* Returns the value of a dict by a key; None when it is not among the first 16. O(1). */
 uint32_t rfs_dcp_get(const struct rfs_dcp_pickle *pickle, uint32_t dict, enum rfs_dcp_word key);
+/* Returns a field of an object whose state is a dict; None when it is not there. O(1). */
+static inline uint32_t rfs_dcp_field(const struct rfs_dcp_pickle *pickle, uint32_t object,
+                                     enum rfs_dcp_word name)
+{
+    return rfs_dcp_get(pickle, rfs_dcp_state(pickle, object), name);
+}
 /* A walk over the items of a list, or the keys and values of a dict in turn. */
 struct rfs_dcp_each {
     const struct rfs_dcp_pickle *pickle;
