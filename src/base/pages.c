@@ -3,9 +3,17 @@
 
 #include "base/secret.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+/* For an older C library. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define EXPECT_PAGES 8 /* fewer are not worth the calls */
 
 static atomic_bool wipes;
 
@@ -48,6 +56,29 @@ void rfs_pages_release(void *at, size_t bytes)
 {
     wipe(at, bytes);
     madvise(at, bytes, MADV_DONTNEED);
+}
+
+/* Says whether the page at that address is not there yet. */
+static bool is_absent(uintptr_t at, size_t page)
+{
+    unsigned char there = 1;
+
+    return mincore((void *)at, page, &there) == 0 && !(there & 1);
+}
+
+void rfs_pages_expect(void *at, size_t bytes)
+{
+    static atomic_bool refused;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t begin = ((uintptr_t)at + page - 1) / page * page;
+    const uintptr_t end = ((uintptr_t)at + bytes) / page * page;
+
+    if (end < begin + EXPECT_PAGES * page || atomic_load(&refused) || !is_absent(begin, page) ||
+        !is_absent(begin + (end - begin) / page / 2 * page, page) || !is_absent(end - page, page))
+        return;
+    /* Pages that are there already would cost half as much as reading into them. */
+    if (madvise((void *)begin, end - begin, MADV_POPULATE_WRITE) && errno == EINVAL)
+        atomic_store(&refused, true);
 }
 
 void rfs_pages_free(void *at, size_t bytes)

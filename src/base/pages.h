@@ -24,5 +24,11 @@ void *rfs_pages_alloc(size_t bytes);
  * not.
  */
 void rfs_pages_release(void *at, size_t bytes);
+/*
+ * Has the system back memory of a caller, which is about to be filled, at once rather than page by
+ * page, if it is fresh: if its first, middle and last pages are not there. What it holds stays. Is
+ * advice, which older systems than Linux 5.14 do not take.
+ */
+void rfs_pages_expect(void *at, size_t bytes);
 /* Frees what rfs_pages_alloc returned, or whole pages of it. Does nothing with NULL. */
 void rfs_pages_free(void *at, size_t bytes);

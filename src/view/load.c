@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/first_error.h"
 #include "base/order.h"
+#include "base/pages.h"
 #include "base/store.h"
 #include "base/wait.h"
 #include "plan/by_rules.h"
@@ -379,6 +380,7 @@ static int do_task(const struct run *run, const struct task *task, struct rfs_er
     const uint64_t since = rfs_wait_now();
     const size_t size = (size_t)(task->end - task->begin);
 
+    rfs_pages_expect((unsigned char *)load->to + task->begin, size);
     const int rc = rfs_view_check_sources(view, run->tensors->list.plan)
                        ?: slice_load(run, load, &slice)
                        ?: rfs_assemble_once(view->assembler, &slice, is_cast ? &cast : NULL,

@@ -13,6 +13,7 @@ BASE_TESTS = \
 	tests/unit/base/test_memory \
 	tests/unit/base/test_memory_limit \
 	tests/unit/base/test_origin \
+	tests/unit/base/test_pages \
 	tests/unit/base/test_pathlist \
 	tests/unit/base/test_pool \
 	tests/unit/base/test_secret \
@@ -29,6 +30,7 @@ tests_unit_base_test_origin_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/base/test_origin.c
 tests_unit_base_test_origin_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_base_test_pages_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_pathlist_SOURCES = \
 	tests/support/tree.c \
 	tests/support/tree.h \
