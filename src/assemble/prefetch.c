@@ -167,9 +167,11 @@ void rfs_concurrency_note(struct rfs_concurrency *concurrency,
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* The most windows: of objects, and of files. */
+/* The most windows: of objects, and of files. With many sources they are small. */
 #define MOST_WINDOWS 512
-#define MOST_NEAR 96
+#define MOST_NEAR 192
+/* Windows of files are not read ahead beyond so many bytes in use. */
+#define MOST_AHEAD (UINT64_C(84) << 20)
 /* Windows that were unused for so many ns may be freed. */
 #define FORGOTTEN UINT64_C(1000000000)
 /* A read waits if it takes longer than this and a ns for each 4 bytes. */
@@ -767,13 +769,19 @@ static bool add_ahead(struct rfs_prefetch *prefetch, const struct wishes *wishes
     const uint64_t before = rfs_wait_now() - FORGOTTEN;
     struct plan *plan = prefetch->plan;
     unsigned in_use = 0;
+    uint64_t bytes = 0;
 
     plan_windows(prefetch->windows, prefetch->room, wishes, true, plan);
+    for (unsigned i = 0; i < plan->n; i++)
+        bytes += plan->windows[i].to - plan->windows[i].from;
     for (unsigned i = 0; i < prefetch->room; i++) {
         const struct window *window = &prefetch->windows[i];
-        in_use += window->state != WINDOW_FREE && !may_go(window, before);
+        const bool is_used = window->state != WINDOW_FREE && !may_go(window, before);
+        in_use += is_used;
+        bytes += is_used ? window->to - window->from : 0;
     }
-    if (in_use > 0 && in_use + plan->n > most)
+    const bool far = prefetch->concurrency.remote;
+    if (in_use > 0 && (in_use + plan->n > most || (!far && bytes > MOST_AHEAD)))
         return false;
     for (unsigned i = 0; i < prefetch->room; i++)
         prefetch->windows[i].wanted += overlap(&prefetch->windows[i], wishes);

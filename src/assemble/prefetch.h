@@ -18,11 +18,13 @@
  * Encrypted sources are not read ahead here: their unit is the encrypted block (store/encrypted.h).
  * Nor are those with compressed items, whose unit is the item (store/packed.h).
  *
- * Memory: windows take room from the cache's budget, at most three quarters of it and 96 MiB (512
- * MiB of objects). A window is freed when all its requested bytes have been used. When others need
- * the room, a window goes if each of its bytes was used once, or none for a second. Nothing takes
- * the room of another window: what a thread needs is read source by source where there is no room
- * for the windows of all sources, so that each byte is read once however small the budget is.
+ * Memory: windows take room from the cache's budget, at most three quarters of it. Of files, 84 MiB
+ * are read ahead, in at most 192 windows, so that those of many sources, which are small, are read
+ * while others are used; of objects, 512 windows. A window is freed when all its requested bytes
+ * have been used. When others need the room, a window goes if each of its bytes was used once, or
+ * none for a second. Nothing takes the room of another window: what a thread needs is read source
+ * by source where there is no room for the windows of all sources, so that each byte is read once
+ * however small the budget is.
  *
  * Threads: all functions but new and free. One lock, a leaf lock; not held across I/O or copying. A
  * thread that holds windows waits for reads that are under way, without holding a descriptor; reads
