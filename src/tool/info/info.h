@@ -130,8 +130,8 @@ void rfs_info_tell_filter(struct rfs_info_report *report, const struct rfs_info_
                           const struct rfs_info_rows *rows);
 
 /*
- * Add a checkpoint to a report that info.c began: rank folders or one whole checkpoint,
- * parts of a state of the format ROW, or a folder that describes itself. 0, or -errno with *err filled.
+ * Add a checkpoint to a report that info.c began: rank folders or one whole checkpoint, parts of a
+ * state of the format ROW, or a folder that describes itself. 0, or -errno with *err filled.
  */
 int rfs_info_tree(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
                   struct rfs_error *err);

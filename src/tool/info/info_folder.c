@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Folders that hold one checkpoint in several files: a tree of ranks, a chunked checkpoint, which
- * describes itself, and parts of a state. A tree is the parameters over all ranks, the ranks, and the
- * findings of missing or odd files; with a strategy also the whole tensors and how they are cut.
+ * describes itself, and parts of a state. A tree is the parameters over all ranks, the ranks, and
+ * the findings of missing or odd files; with a strategy also the whole tensors and how they are
+ * cut.
  */
 #include "base/options.h"
 #include "tool/info/info.h"
