@@ -38,6 +38,7 @@ dist_convert_DATA = \
 	convert/gguf_qwen3.rules \
 	convert/huggingface.cuts \
 	convert/huggingface_deepseek_v4.cuts \
+	convert/huggingface_llama4.cuts \
 	convert/llama.rules \
 	convert/llama_legacy.rules \
 	convert/megatron.cuts \

@@ -11,6 +11,8 @@
 #include "base/vec.h"
 #include "layout/grid.h"
 
+#include <ctype.h>
+
 #define REMEDY_RULE "a line such as \"*.weight: axis 0 over tp\", or \"*: whole\""
 #define NO_RULE UINT32_MAX
 
@@ -310,11 +312,23 @@ static int parse_over(const struct rfs_layout_rules *rules, struct rfs_lex *p, s
     return 0;
 }
 
+/* Returns the length of a key of config.json that is next, with dots for what objects have. */
+static size_t key_length(struct rfs_lex *p)
+{
+    size_t n = rfs_lex_word(p);
+    size_t left = (size_t)(p->end - p->at);
+
+    while (n > 0 && n + 1 < left && p->at[n] == '.' && isalpha((unsigned char)p->at[n + 1]))
+        for (n += 1; n < left && (isalnum((unsigned char)p->at[n]) || p->at[n] == '_');)
+            n++;
+    return n;
+}
+
 /* Parses the name of the number of parts that the axis has; no part may be cut. */
 static int parse_unit(struct rfs_layout_rules *rules, struct rfs_lex *p, struct rule *rule,
                       int8_t axis)
 {
-    const size_t n = rfs_lex_word(p);
+    const size_t n = key_length(p);
 
     if (n == 0 || is_digit(*p->at) || is_reserved(p))
         return RFS_LEX_FAIL(p, "a key of config.json, such as num_key_value_heads",

@@ -423,7 +423,57 @@ class DeepseekV4(Saved):
         return None
 
 
-FIXED = {"fused-deepseek_v4": DeepseekV4, "fused-without-experts": without_experts, **{f"fused-saved-{kind}": Saved for kind in SAVED},
+class Llama4(Saved):
+    """llama4 with its tower: no forms of experts, but ready cuts, which must be what the plan of the real model says."""
+
+    def write(self, folder):
+        self.folder = folder
+        torch.manual_seed(5)
+        text = {"hidden_size": 16, "intermediate_size": 8, "intermediate_size_mlp": 12, "num_hidden_layers": 4, "num_attention_heads": 4,
+                "num_key_value_heads": 4, "head_dim": 4, "vocab_size": 32, "num_local_experts": 4, "num_experts_per_tok": 1,
+                "interleave_moe_layer_step": 2, "pad_token_id": 0}
+        tower = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "vision_output_dim": 8,
+                 "image_size": 16, "patch_size": 4, "projector_input_dim": 8, "projector_output_dim": 8}
+        model = transformers.Llama4ForConditionalGeneration(transformers.Llama4Config(text_config=text, vision_config=tower))
+        for parameter in model.parameters():
+            parameter.data.copy_(torch.randn(parameter.shape))
+        model.to(torch.bfloat16).save_pretrained(os.path.join(folder, "whole"))
+        self.plan = {re.escape(name).replace(r"\*", r"\d+"): style for name, style in model.tp_plan.items()}
+        return folder, {}
+
+    def check_oracle(self, folder):
+        self.whole = views.read_safetensors(os.path.join(folder, "whole"))
+        return None if "language_model.model.layers.1.feed_forward.experts.gate_up_proj" in self.whole else "no experts are saved"
+
+    def mine(self, name, value, rank):
+        """What a rank of two has. The bias of a column is cut with it, and that of a row is whole."""
+        module, bias = name.removesuffix(".weight").removesuffix(".bias"), name.endswith(".bias")
+        style = next((style for key, style in self.plan.items() if re.fullmatch(key, module)), "")
+        if style == "packed_rowwise":
+            return slice_of(value, value.data.ndim - 1, 2, rank, 2)
+        if style.startswith("colwise"):
+            return slice_of(value, 0 if bias else value.data.ndim - 2, 2, rank)
+        if style == "embedding_rowwise":  # by vocabulary
+            return slice_of(value, 0, 2, rank)
+        return slice_of(value, value.data.ndim - 1, 2, rank) if style == "rowwise" and not bias else value
+
+    def check_views(self, folder, source, options):
+        del folder, source, options
+        target = os.path.join(self.folder, "ranks")
+        problem = compared.export(self, os.path.join(self.folder, "whole"), target, {"dst_rules": "tp2,pp2", "format": "safetensors"})
+        for rank in range(0 if problem else 4):
+            first = {n: int(m[1]) < 2 if (m := re.match(r"language_model\.model\.layers\.(\d+)", n)) else
+                     not n.startswith(("language_model.lm_head", "language_model.model.norm")) for n in self.whole}
+            wanted = {n: self.mine(n, v, rank % 2) for n, v in self.whole.items() if first[n] == (rank < 2)}
+            problem = problem or views.tensors_differ(views.read_safetensors(os.path.join(target, f"rank_{rank}")), wanted)
+        for words, why in ("tp4", "vision_config.num_attention_heads is 2"), ("tp2,ep2,etp1", "is cut over ep"):
+            refused = self.show("whole", {"dst_rules": words})
+            if not problem and why not in (refused or ""):
+                problem = f"{words}: {refused or 'is not refused'}"
+        return problem
+
+
+FIXED = {"fused-cut-llama4": Llama4, "fused-deepseek_v4": DeepseekV4, "fused-without-experts": without_experts, **{f"fused-saved-{kind}": Saved for kind in SAVED},
          **{f"fused-saved-{kind}": Omni for kind in OMNI_KINDS},
          "fused-longcat_flash": Longcat, "fused-longcat_flash-plain": Longcat}
 
