@@ -31,7 +31,7 @@ static void compiling_end(struct compiling *c)
     free(c->text.data);
     free(c->applied.data);
     free(c->waiting.data);
-    free(c->asked.data);
+    free(c->sought.data);
     free(c->failed.data);
     rfs_rules_map_free(c->map);
 }

@@ -93,7 +93,7 @@ struct waiting {
 };
 
 /* Whether the source has a name like the pattern of a number. */
-struct pattern_seen {
+struct sought {
     const struct number *number;
     bool found;
 };
@@ -125,7 +125,7 @@ struct compiling {
     struct rfs_rules_map *map;
     RFS_VEC(const struct statement *) applied; /* rules that count */
     RFS_VEC(struct waiting) waiting;
-    RFS_VEC(struct pattern_seen) asked;
+    RFS_VEC(struct sought) sought;
     bool tied; /* the number at hand depends on tie_word_embeddings, which is true */
     struct rfs_rules_failures *failures; /* NULL: the first one ends the compiling */
     RFS_VEC(const struct statement *) failed;

@@ -199,15 +199,15 @@ static int of_source(struct compiling *c, const struct number *number, int64_t *
     const int rc = rfs_rules_work(c, input->n + input->n_lost);
 
     *value = 0;
-    for (size_t i = 0; i < c->asked.n; i++)
-        if (c->asked.data[i].number == number) {
-            *value = c->asked.data[i].found;
+    for (size_t i = 0; i < c->sought.n; i++)
+        if (c->sought.data[i].number == number) {
+            *value = c->sought.data[i].found;
             return rc;
         }
     if (rc)
         return rc;
     *value = has_name_like(input, number->name);
-    RULES_PUSH(c, &c->asked, (struct pattern_seen){number, *value != 0});
+    RULES_PUSH(c, &c->sought, (struct sought){number, *value != 0});
     return 0;
 }
 
