@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The time that a thread waited for something outside of it, rather than for a processor: time in
- * which it gave the processor up by itself (RUSAGE_THREAD's voluntary context switches). A busy
- * machine makes everything slow, but not this.
+ * which it gave the processor up by itself (RUSAGE_THREAD's voluntary context switches), and did
+ * not compute for most of it. Memory that is filled for the first time makes threads wait for each
+ * other, too, but shortly. A busy machine makes everything slow, but not this.
  *
  * This takes a getrusage call at either end, which is made at first, and later only when the times
  * before were long: the fast path costs two clock_gettime calls.
@@ -18,10 +19,20 @@
 
 /* The state of one thread; begins as {0}. */
 struct rfs_wait {
-    uint64_t begin; /* ns */
+    uint64_t begin;    /* ns */
+    uint64_t computed; /* by the thread until then, ns */
     long switches;
     unsigned calm; /* times in a row that were not long; from RFS_WAIT_CLOSELY on getrusage rests */
 };
+
+/*
+ * Says whether a thread that gave the processor up SWITCHES times waited for a quarter of TOOK ns
+ * or more, of which it computed for COMPUTED ns.
+ */
+static inline bool rfs_wait_is_one(uint64_t took, uint64_t computed, long switches)
+{
+    return switches > 0 && computed < took - took / 4;
+}
 
 void rfs_wait_begin(struct rfs_wait *wait);
 /*

@@ -17,7 +17,8 @@ BASE_TESTS = \
 	tests/unit/base/test_pathlist \
 	tests/unit/base/test_pool \
 	tests/unit/base/test_secret \
-	tests/unit/base/test_small
+	tests/unit/base/test_small \
+	tests/unit/base/test_wait
 tests_unit_base_test_error_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_forks_SOURCES = tests/support/forking.h tests/unit/base/test_forks.c
 tests_unit_base_test_forks_LDADD = librfs.la $(CMOCKA_LIBS)
@@ -44,6 +45,7 @@ tests_unit_base_test_json_read_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_json_write_SOURCES = tests/unit/base/test_json_write.c
 tests_unit_base_test_json_write_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_small_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_base_test_wait_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_filename_SOURCES = \
 	tests/support/tree.c \
 	tests/support/tree.h \
