@@ -397,29 +397,10 @@ static int choose_format(struct rfs_view *view, struct rfs_error *err)
 static int plan(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *options = &view->options;
-    struct rfs_names_config names = {.names = options->names,
-                                     .store = view->set->store,
-                                     .only = options->only,
-                                     .drop = options->drop,
-                                     .dtype = options->dtype};
-    int rc = choose_format(view, err) ?: rfs_view_take_strategies(view, err);
-
-    names.weights =
-        options->shown == RFS_SHOW_HUGGINGFACE && !options->names && !options->only && !view->rules;
-    names.adapters = options->shown == RFS_SHOW_PEFT && !options->names && !view->rules;
-    names.weights |= names.adapters;
-    if (names.adapters) {
-        names.names = "view=peft";
-        names.adapter = options->adapter;
-    } else if (options->adapter) {
-        rc = rc
-                 ?: rfs_fail_usage(err, "one of the two",
-                                   "option adapter is for the names of PEFT's own model, and "
-                                   "names= or convert= makes others");
-    }
-    rc = rc ?: check_torch_options(view, err)
-            ?: rfs_names_open(&names, &view->names, err)
-            ?: check_unread(view, err);
+    int rc = choose_format(view, err)
+                 ?: rfs_view_take_strategies(view, err)
+                 ?: check_torch_options(view, err)
+                 ?: check_unread(view, err);
 
     if (rc)
         return rc;

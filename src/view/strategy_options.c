@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "plan/geometry.h"
 #include "plan/meta_llama.h"
+#include "plan/names.h"
 #include "plan/strategy_files.h"
 #include "view/internal.h"
 #include "view/rules_view.h"
@@ -21,6 +22,17 @@ static void names_end(struct names *names)
 {
     free(names->list.data);
     free(names->seen.data);
+}
+
+/* Takes away the names that options leave out: no rule has to say how these are cut. */
+static void drop_unshown(const struct rfs_names *shown, struct names *names)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < names->list.n; i++)
+        if (rfs_names_shown(shown, names->list.data[i]))
+            names->list.data[n++] = names->list.data[i];
+    names->list.n = n;
 }
 
 static bool add_names(struct rfs_catalog *catalog, const struct rfs_index *index,
@@ -89,7 +101,8 @@ static int read_names(const struct rfs_view *view, struct names *names, struct r
 }
 
 /*
- * Makes the strategy by rules for the parameters of use->source, or of the files if that is NULL.
+ * Makes the strategy by rules for the parameters of use->source, or if that is NULL of the files,
+ * but for those that view->names, once it is open, leaves out.
  */
 static int make_strategy(struct rfs_view *view, const char *option, const char *value,
                          const struct rfs_layout_rules_use *use, struct rfs_log *log,
@@ -101,6 +114,7 @@ static int make_strategy(struct rfs_view *view, const char *option, const char *
                                    rfs_catalog_path(view->source), view->source, NULL};
     int rc = use->source ? 0 : read_names(view, &names, err);
 
+    drop_unshown(view->names, &names);
     struct rfs_layout_rules_use named = *use;
     named.by_columns = rfs_plan_meta_by_columns(view->source);
     named.names = names.list.data;
@@ -275,11 +289,36 @@ static int take_source(struct rfs_view *view, struct rfs_error *err)
                                &view->src, err);
 }
 
+/* Opens the names that are shown. */
+static int take_names(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_options *options = &view->options;
+    struct rfs_names_config names = {.names = options->names,
+                                     .store = view->set->store,
+                                     .only = options->only,
+                                     .drop = options->drop,
+                                     .dtype = options->dtype};
+
+    names.weights =
+        options->shown == RFS_SHOW_HUGGINGFACE && !options->names && !options->only && !view->rules;
+    names.adapters = options->shown == RFS_SHOW_PEFT && !options->names && !view->rules;
+    names.weights |= names.adapters;
+    if (names.adapters) {
+        names.names = "view=peft";
+        names.adapter = options->adapter;
+    } else if (options->adapter) {
+        return rfs_fail_usage(err, "one of the two",
+                              "option adapter is for the names of PEFT's own model, and "
+                              "names= or convert= makes others");
+    }
+    return rfs_names_open(&names, &view->names, err);
+}
+
 int rfs_view_take_strategies(struct rfs_view *view, struct rfs_error *err)
 {
-    const int rc = take_source(view, err)
-                       ?: rfs_view_rules_open(view, err)
-                       ?: take_destination(view, &view->log, &view->dst, err);
-
-    return rc ? rc : check_rules(view, err);
+    return take_source(view, err)
+               ?: rfs_view_rules_open(view, err)
+               ?: take_names(view, err)
+               ?: take_destination(view, &view->log, &view->dst, err)
+               ?: check_rules(view, err);
 }

@@ -284,6 +284,38 @@ static void test_nothing_left(void **state)
     fixture_end(&f);
 }
 
+/* No rule has to say how a tensor is cut that is left out. */
+static void test_rules_for_what_is_shown(void **state)
+{
+    static const char rules[] = "dst_ranks=2,dst_rules=?.x: axis 0 over all";
+    static const char *const ways[] = {"drop=*.y;steps", "only=a.*,drop=*.y", "names=%s"};
+    struct fixture f;
+    (void)state;
+
+    make_pipeline(&f);
+    write_map(&f, "{\"a.y\": null, \"steps\": null}");
+    assert_int_not_equal(open_source(&f, "src/rank_0/net.ckpt", rules), 0);
+    assert_non_null(strstr(f.err.message, "no rule matches it"));
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        char options[1024];
+        struct bytes got;
+        struct bytes want = {0};
+        const size_t used = (size_t)snprintf(options, sizeof options, "format=ckpt,%s,", rules);
+        snprintf(options + used, sizeof options - used, ways[i], tree_path(f.root, "map.json"));
+        if (open_source(&f, "src/rank_0/net.ckpt", options))
+            fail_msg("%s: %s", options, f.err.message);
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            assert_int_equal(read_id(&f, file_id(&f, rank), &got), 0);
+            want.n = 0;
+            ckpt_tensor(&want, "a.x", "Int8", 1, (uint64_t[]){1}, rank ? "x" : "a", 1);
+            expect_same(&got, &want);
+            bytes_free(&got);
+        }
+        bytes_free(&want);
+    }
+    fixture_end(&f);
+}
+
 /* ---- random worlds --------------------------------------------------------------------------- */
 
 enum fate { KEPT, RENAMED, LEFT_OUT };
@@ -621,6 +653,7 @@ int main(void)
         cmocka_unit_test(test_patterns_without_a_name),
         cmocka_unit_test(test_a_name_of_another_stage),
         cmocka_unit_test(test_nothing_left),
+        cmocka_unit_test(test_rules_for_what_is_shown),
         cmocka_unit_test(test_random_worlds),
     };
     return cmocka_run_group_tests_name("view: what is left out", tests, NULL, NULL);
