@@ -2,6 +2,7 @@
 """Tiny models: transformers reads a GGUF file, and the view that rules make of it, with the same logits; and a file of ours."""
 import json
 import os
+import subprocess
 
 import gguf
 import gguf_files
@@ -151,6 +152,9 @@ class Case:
             problem = problem or shown.all_differ(shown.read(target), model)
             if problem:
                 return f"without hf_config= {os.path.basename(source)}: {problem}"
+        advice = subprocess.run([os.environ["RESHARD"], "suggest", self.source], capture_output=True, text=True).stdout
+        if f"convert=gguf_{self.model}" not in advice:
+            return f"suggest says {advice}"
         other = {"llama": "qwen3", "qwen3": "llama"}[self.model]
         said = shown.export(self.source, os.path.join(folder, "refused"), {"convert": f"gguf_{other}"})
         return None if said and f"is for a model of type '{self.model}'" in said else f"for another model it says {said}"

@@ -2,6 +2,8 @@
 /* The model in a source: its dict in that of a trainer, its config, and the rules that fit it. */
 #include "base/cleanup.h"
 #include "base/store.h"
+#include "catalog/catalog.h"
+#include "formats/formats.h"
 #include "tool/suggest/internal.h"
 
 enum { CONFIG_BYTES = 1 << 20 /* of one that is compared with another */ };
@@ -179,6 +181,24 @@ int rfs_advice_learn_config(struct rfs_advice *advice, const char *path, struct 
     return rc == -ENOMEM || (rc && !advice->unread) ? rfs_fail_memory(err) : 0;
 }
 
+/* Tries all rules with a config, or that of the source. */
+static int try_all(struct rfs_advice *advice, const char *config, struct rfs_error *err)
+{
+    struct matching matching = {advice, config, true};
+    const int rc = rfs_inspect_shipped(try_rules, &matching, err);
+
+    matching.named = false;
+    return rc ? rc : rfs_inspect_shipped(try_rules, &matching, err);
+}
+
+/* Says whether the files of the source have the counts of its model in them. */
+static bool is_described(const struct rfs_advice *advice)
+{
+    const struct rfs_catalog *catalog = advice->source.catalog;
+
+    return !rfs_catalog_chunks(catalog) && rfs_formats[rfs_catalog_format(catalog)].config;
+}
+
 int rfs_advice_find_rules(struct rfs_advice *advice, struct rfs_error *err)
 {
     const struct rfs_path_list *configs = rfs_advice_configs(advice);
@@ -186,13 +206,11 @@ int rfs_advice_find_rules(struct rfs_advice *advice, struct rfs_error *err)
 
     if (rfs_settings_last(&advice->basis, "convert"))
         return 0;
+    if (configs->n == 0 && is_described(advice))
+        return try_all(advice, NULL, err);
     for (size_t i = 0; rc == 0 && !advice->to && i < configs->n; i++) {
-        rc = rfs_advice_learn_config(advice, configs->data[i], err);
-        for (int pass = 0; rc == 0 && pass < 2; pass++) {
-            struct matching matching = {advice, is_own(advice) ? NULL : configs->data[i],
-                                        pass == 0};
-            rc = rfs_inspect_shipped(try_rules, &matching, err);
-        }
+        rc = rfs_advice_learn_config(advice, configs->data[i], err)
+                 ?: try_all(advice, is_own(advice) ? NULL : configs->data[i], err);
         if (rc == 0 && advice->to && !is_the_only(advice, configs, i))
             return 0;
     }
