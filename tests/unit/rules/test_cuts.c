@@ -106,6 +106,18 @@ static const char *const without_cuts[] = {
     "mtp.layers.?.*_layernorm.weight",
     "mtp.layers.?.self_attn.*",
     "mtp.layers.?.mlp.*",
+    /* deepseek_v4 as it is published */
+    "head.weight",
+    "embed.weight",
+    "hc_head_*",
+    "*layers.?.attn.*",
+    "*layers.?.ffn.*",
+    "*layers.?.hc_*",
+    "*layers.?.*n_norm.weight",
+    /* Qwen3-Omni: its towers, and its text by itself */
+    "layers.?.mlp.experts.*",
+    "*visual.*",
+    "*audio_tower.*",
 };
 
 enum { WITHOUT_CUTS = sizeof without_cuts / sizeof *without_cuts };
