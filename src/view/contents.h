@@ -13,8 +13,19 @@
 
 struct rfs_options;
 
-/* Ids of a save's entries have its number in the bits from here up. */
+/* Ids of a save's entries have its number, from 1 up, in the bits from here up. */
 #define RFS_VIEW_SAVE_SHIFT 48
+/* Ids of the entry that two saves have by one name differ by this in the bits below. */
+#define RFS_VIEW_SAVE_STEP UINT64_C(256)
+
+/*
+ * Returns what is added to the ids of a save. Linux finds inodes by a hash to which the high bits
+ * add nothing, so they alone would put the same file of all saves into one chain.
+ */
+static inline uint64_t rfs_view_save_base(uint64_t number)
+{
+    return number << RFS_VIEW_SAVE_SHIFT | number * RFS_VIEW_SAVE_STEP;
+}
 
 /* What a plain view is made of: all is the view's, and constant once it is open. */
 struct rfs_view_contents {

@@ -301,7 +301,7 @@ static void show(struct reshard_view *set, struct followed *save)
     if (atomic_load(&set->home))
         rfs_files_set_home(rfs_catalog_files(view->source), (dev_t)(atomic_load(&set->home) - 1));
     pthread_mutex_lock(&set->lock);
-    view->save.base = (uint64_t)(set->n + 1) << RFS_VIEW_SAVE_SHIFT;
+    view->save.base = rfs_view_save_base(set->n + 1);
     set->data[set->n++] = view;
     set->hidden_mode = 0;
     pthread_mutex_unlock(&set->lock);

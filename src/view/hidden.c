@@ -17,13 +17,15 @@
 #define ITEMS (UINT64_C(1) << ITEM_BITS)
 #define TARGETS ((ITEMS - 2) / 2)
 
-_Static_assert(RFS_HIDDEN_GROUPS == (RFS_HIDDEN_BIT >> ITEM_BITS) - 1, "as many as have numbers");
+_Static_assert(RFS_HIDDEN_GROUPS == (RFS_HIDDEN_BIT >> ITEM_BITS) - 2, "as many as have numbers");
+/* The last of those numbers are for what the base of a save has below its number. */
+_Static_assert((RFS_VIEW_SAVE_STEP << (62 - RFS_VIEW_SAVE_SHIFT)) <= ITEMS, "as many as have room");
 
 static const char *const endings[] = {".npy", ".json"};
 
 static uint64_t make_id(const struct rfs_view *view, uint64_t group, uint64_t item)
 {
-    return view->save.base | RFS_HIDDEN_BIT | group << ITEM_BITS | item;
+    return view->save.base + (RFS_HIDDEN_BIT | group << ITEM_BITS | item);
 }
 
 /* Returns the number of groups: the whole checkpoint, and each rank's where there are some. */

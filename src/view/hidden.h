@@ -22,7 +22,7 @@
 #define RFS_HIDDEN_TOP RFS_HIDDEN_BIT            /* .reshardfs, the set's: no save has one */
 #define RFS_HIDDEN_TENSORS (RFS_HIDDEN_BIT | 1u) /* tensors in there; a save's, with its base */
 #define RFS_HIDDEN_TENSORS_NAME "tensors"
-#define RFS_HIDDEN_GROUPS ((UINT32_C(1) << 22) - 1) /* more are not shown */
+#define RFS_HIDDEN_GROUPS ((UINT32_C(1) << 22) - 2) /* more are not shown */
 
 /* The object of an id in the hidden folder. */
 struct rfs_view_hidden_object {

@@ -9,8 +9,8 @@
  * Ids: the root of a plain view is 1. In a view of ranks the folder of destination rank R is 2 + 2R
  * and its file 3 + 2R; elsewhere file F is 2 + F, and folders come after the last file. hidden.h
  * describes those of the hidden folder. The base of a plain view is added to all of its ids. It is
- * 0 where there is one view; of several saves, whose folders EPOCH_STEP lie in the root, it is the
- * number of the save, from 1 up, in the bits from RFS_VIEW_SAVE_SHIFT up.
+ * 0 where there is one view; of several saves, whose folders EPOCH_STEP lie in the root, it has the
+ * number of the save (rfs_view_save_base).
  */
 #pragma once
 

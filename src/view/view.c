@@ -367,7 +367,7 @@ static int open_next(struct reshard_view *set, const char *source, const struct 
     if (rc)
         return rc;
     if (save)
-        view->save.base = (uint64_t)(set->n + 1) << RFS_VIEW_SAVE_SHIFT;
+        view->save.base = rfs_view_save_base(set->n + 1);
     set->data[set->n++] = view;
     return 0;
 }

@@ -68,6 +68,12 @@ const char *rfs_headers_file(const struct rfs_headers_source *source)
                           rfs_catalog_file(catalog, rfs_catalog_lowest(catalog)));
 }
 
+bool rfs_headers_have_model(const struct rfs_headers_source *source)
+{
+    return !rfs_catalog_chunks(source->catalog) &&
+           rfs_formats[rfs_catalog_format(source->catalog)].config != NULL;
+}
+
 /* Returns the mode in which files are encrypted, where no key is given; else NULL. */
 static const char *encryption(const struct rfs_headers_source *source)
 {

@@ -39,6 +39,8 @@ int rfs_headers_prepare(const struct rfs_settings *options, const char *path, rf
 int rfs_headers_open(struct rfs_headers_source *source, const char *path, struct rfs_error *err);
 /* Returns the path of the first file of the lowest rank of an open source, which owns it. */
 const char *rfs_headers_file(const struct rfs_headers_source *source);
+/* Says whether files of an open source have the counts of its model in them, as GGUF's do. */
+bool rfs_headers_have_model(const struct rfs_headers_source *source);
 /*
  * Gives the files of tensors beside an open source that are not read, each with the reason, and
  * with what its headers have that nothing else has. They belong to the source. 0, or -errno with

@@ -2,8 +2,6 @@
 /* The model in a source: its dict in that of a trainer, its config, and the rules that fit it. */
 #include "base/cleanup.h"
 #include "base/store.h"
-#include "catalog/catalog.h"
-#include "formats/formats.h"
 #include "tool/suggest/internal.h"
 
 enum { CONFIG_BYTES = 1 << 20 /* of one that is compared with another */ };
@@ -191,14 +189,6 @@ static int try_all(struct rfs_advice *advice, const char *config, struct rfs_err
     return rc ? rc : rfs_inspect_shipped(try_rules, &matching, err);
 }
 
-/* Says whether the files of the source have the counts of its model in them. */
-static bool is_described(const struct rfs_advice *advice)
-{
-    const struct rfs_catalog *catalog = advice->source.catalog;
-
-    return !rfs_catalog_chunks(catalog) && rfs_formats[rfs_catalog_format(catalog)].config;
-}
-
 int rfs_advice_find_rules(struct rfs_advice *advice, struct rfs_error *err)
 {
     const struct rfs_path_list *configs = rfs_advice_configs(advice);
@@ -206,7 +196,7 @@ int rfs_advice_find_rules(struct rfs_advice *advice, struct rfs_error *err)
 
     if (rfs_settings_last(&advice->basis, "convert"))
         return 0;
-    if (configs->n == 0 && is_described(advice))
+    if (configs->n == 0 && rfs_headers_have_model(&advice->source))
         return try_all(advice, NULL, err);
     for (size_t i = 0; rc == 0 && !advice->to && i < configs->n; i++) {
         rc = rfs_advice_learn_config(advice, configs->data[i], err)

@@ -113,7 +113,7 @@ static void test_tree(void **state)
         assert_true(entry.is_dir);
         const uint64_t folder = entry.id;
         assert_int_equal(folder, find(f, RESHARD_ROOT, names[i]));
-        assert_int_equal(folder, (i + 1) << RFS_VIEW_SAVE_SHIFT | RESHARD_ROOT);
+        assert_int_equal(folder, rfs_view_save_base(i + 1) + RESHARD_ROOT);
         assert_int_equal(reshard_getattr(f->view, folder, &st, NULL), 0);
         assert_int_equal(st.id, folder);
         assert_int_equal(st.mode, S_IFDIR | 0700);
@@ -143,14 +143,18 @@ static void test_tree(void **state)
     for (uint64_t bad = 0; bad < 8; bad++) {
         if (bad != RESHARD_ROOT) /* without a save's number there is nothing but the root */
             assert_int_equal(reshard_getattr(f->view, bad, &st, NULL), -ENOENT);
-        assert_int_equal(
-            reshard_getattr(f->view, UINT64_C(3) << RFS_VIEW_SAVE_SHIFT | bad, &st, NULL), -ENOENT);
+        assert_int_equal(reshard_getattr(f->view, rfs_view_save_base(3) + bad, &st, NULL), -ENOENT);
         assert_int_equal(reshard_pread(f->view, UINT64_MAX - bad, NULL, 0, 0), -ENOENT);
     }
-    assert_int_equal(reshard_getattr(f->view, UINT64_C(1) << RFS_VIEW_SAVE_SHIFT, &st, NULL),
-                     -ENOENT);
-    assert_int_equal(reshard_getattr(f->view, UINT64_C(1) << RFS_VIEW_SAVE_SHIFT | 6, &st, NULL),
-                     -ENOENT);
+    assert_int_equal(reshard_getattr(f->view, rfs_view_save_base(1), &st, NULL), -ENOENT);
+    assert_int_equal(reshard_getattr(f->view, rfs_view_save_base(1) + 6, &st, NULL), -ENOENT);
+    for (uint64_t below = 1; below <= RFS_VIEW_SAVE_STEP; below++) {
+        const uint64_t bad = rfs_view_save_base(1) - below;
+        assert_int_equal(reshard_getattr(f->view, bad, &st, NULL), -ENOENT);
+        assert_int_equal(reshard_pread(f->view, bad, NULL, 0, 0), -ENOENT);
+        assert_int_equal(reshard_list(f->view, bad, 0, &entry), -ENOENT);
+        assert_int_equal(reshard_lookup(f->view, bad, "x", &id), -ENOENT);
+    }
 }
 
 static void count(void *ctx, uint64_t done, uint64_t total)
