@@ -260,7 +260,7 @@ struct rfs_sibling {
 void rfs_sibling_find(struct rfs_planning *planning);
 /* Says whether a planning has a sibling whose parameters are in the same order. */
 bool rfs_sibling_orders(const struct rfs_planning *planning);
-/* Keeps what a plan with these parameters found, if it is the first of its stage. */
+/* Keeps what a plan with these parameters found, if it is the first of its stage; in its use. */
 void rfs_sibling_keep(struct rfs_planning *planning, const struct rfs_params *params);
 void rfs_sibling_free(struct rfs_sibling *sibling);
 

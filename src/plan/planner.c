@@ -510,6 +510,8 @@ static int make_plan(struct rfs_planning *planning, struct rfs_rank_plan *plan)
         rc = planning->planner->config.by_rules      ? rfs_by_rules_attributes(planning, plan)
              : rfs_catalog_chunks(planning->catalog) ? rfs_plan_chunked_attributes(planning, plan)
                                                      : take_attributes(planning, plan);
+    if (!rc)
+        rfs_sibling_keep(planning, plan->params);
     return !rc && rfs_cancelled() ? -EINTR : rc;
 }
 
@@ -532,7 +534,6 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
     rfs_catalog_end(planner->config.catalog, &use);
     if (rc)
         return rc;
-    rfs_sibling_keep(&planning, plan->params);
 
     struct rfs_rank_plan *expected = NULL; /* rfs_planner_ready acquires what this releases */
     if (atomic_compare_exchange_strong(&planner->ranks[rank], &expected, plan))
