@@ -123,21 +123,22 @@ def files_below(*folders):
 
 
 class Cold:
-    """A side whose files are taken out of the page cache first, or put into it."""
+    """A side whose files are taken out of the page cache first, or put into it. It gets SIZE bytes of memory that are there."""
 
-    def __init__(self, files, cold):
-        self.prepare, self.files = (steady.forget if cold else steady.remember), files
+    def __init__(self, files, cold, size):
+        self.prepare, self.files, self.size = (steady.forget if cold else steady.remember), files, size
 
     def __call__(self, side):
         def run():
             self.prepare(*self.files)
+            steady.fetch_memory(self.size)
             return side()
         return run
 
 
 def rounds_of(peers, there, files, number, cold, figures):
     tree, path, dcp = files
-    prepared = Cold(files_below(tree.source, os.path.dirname(path), dcp), cold)
+    prepared = Cold(files_below(tree.source, os.path.dirname(path), dcp), cold, 2 * os.path.getsize(path))
     where = ", from the disk" if cold else ""
     options = json.dumps(dict(zip(("src_strategy", "dst_strategy"), tree.strategies)))
     rank = prepared(lambda: peers.ask(peers.torch, "ours", "torch", tree.source, options))
