@@ -58,7 +58,9 @@ struct rfs_rules_rows {
     uint32_t axis;
     uint64_t first, count, step;
     uint64_t parts, part; /* how many; the rows in each, 0 with one */
-    uint32_t next;        /* another selection of the tensor: 1 + its place in takings; or 0 */
+    /* 1 + places in takings, where selections are kept, or 0 */
+    uint32_t next;  /* another selection of the tensor, or of the same rows of it */
+    uint32_t inner; /* one along another axis, of the rows that this one selects */
 };
 
 /* A tensor of either side. */
@@ -200,10 +202,13 @@ uint32_t rfs_rules_tensor_find(struct compiling *c, int side, const char *name);
 const char *rfs_rules_tensor_name(const struct compiling *c, int side, uint32_t tensor);
 /* Finds the tensor of the source that a rule needs. */
 int rfs_rules_need(struct compiling *c, const char *name, uint32_t *tensor);
-/* Notes that the present rule takes or makes a tensor, or rows of it. */
+/*
+ * Notes that the present rule takes or makes a tensor, or rows of it along N axes, the axis that
+ * is cut first last.
+ */
 int rfs_rules_take_all(struct compiling *c, int side, uint32_t tensor);
 int rfs_rules_take_rows(struct compiling *c, int side, uint32_t tensor,
-                        const struct rfs_rules_rows *rows);
+                        const struct rfs_rules_rows *rows, uint32_t n);
 /* Proves that every tensor is used once, and completely. */
 int rfs_rules_prove(struct compiling *c);
 /* Says whether rules have a tensor of the source with this name, whatever numbers are in it. */

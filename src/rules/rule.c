@@ -497,22 +497,32 @@ static int push_digit(struct compiling *c, struct rfs_rules_piece *piece, struct
     return 0;
 }
 
-/* Adds the piece of a right tensor, or of ROWS of it (or NULL). */
+/* Returns the rows that are taken along an axis, or NULL for all of it. */
+static const struct rfs_rules_rows *rows_along(const struct rfs_rules_rows *rows, uint32_t n,
+                                               uint32_t axis)
+{
+    for (uint32_t k = 0; k < n; k++)
+        if (rows[k].axis == axis)
+            return &rows[k];
+    return NULL;
+}
+
+/* Adds the piece of a right tensor, or of the rows of it along N of its axes. */
 static int push_piece(struct compiling *c, uint32_t tensor, const struct shape *shape,
-                      const struct rfs_rules_rows *rows)
+                      const struct rfs_rules_rows *rows, uint32_t n)
 {
     struct rfs_rules_piece piece = {.tensor = tensor};
 
     for (uint32_t a = 0; a < shape->ndim; a++) {
-        const bool some = rows && rows->axis == a;
-        const uint64_t count = some ? rows->count : shape->dims[a];
-        piece.leaf_at[a] = some ? rows->first : 0;
+        const struct rfs_rules_rows *some = rows_along(rows, n, a);
+        const uint64_t count = some ? some->count : shape->dims[a];
+        piece.leaf_at[a] = some ? some->first : 0;
         if (count == 0)
             return 0;
         const uint8_t axis = (uint8_t)a;
-        const struct digit parts = {some ? rows->parts : 1, count, some ? rows->part : 0, axis,
+        const struct digit parts = {some ? some->parts : 1, count, some ? some->part : 0, axis,
                                     axis};
-        const struct digit one = {count, 1, some ? rows->step : 1, axis, axis};
+        const struct digit one = {count, 1, some ? some->step : 1, axis, axis};
         const int rc = push_digit(c, &piece, parts) ?: push_digit(c, &piece, one);
         if (rc)
             return rc;
@@ -523,9 +533,12 @@ static int push_piece(struct compiling *c, uint32_t tensor, const struct shape *
     return RFS_PUSH(&c->pieces, piece) ? 0 : rfs_fail_memory(c->err);
 }
 
-/* Adds the piece of a right tensor. WANT is its whole shape, as far as it is known. */
+/*
+ * Adds the piece of a right tensor, or of the rows of it along N of its axes. WANT is its whole
+ * shape, as far as it is known.
+ */
 static int pieces_of_tensor(struct compiling *c, const struct node *node, const struct shape *want,
-                            const struct rfs_rules_rows *rows)
+                            const struct rfs_rules_rows *rows, uint32_t n)
 {
     struct shape shape;
     uint32_t tensor;
@@ -548,35 +561,59 @@ static int pieces_of_tensor(struct compiling *c, const struct node *node, const 
         if (!right->shape)
             return rfs_fail_memory(c->err);
     }
-    rc = rows ? rfs_rules_take_rows(c, SIDE_RIGHT, tensor, rows)
-              : rfs_rules_take_all(c, SIDE_RIGHT, tensor);
-    return rc ? rc : push_piece(c, tensor, &shape, rows);
+    rc = n > 0 ? rfs_rules_take_rows(c, SIDE_RIGHT, tensor, rows, n)
+               : rfs_rules_take_all(c, SIDE_RIGHT, tensor);
+    return rc ? rc : push_piece(c, tensor, &shape, rows, n);
 }
 
-static int pieces_of_rows(struct compiling *c, const struct node *node, const struct shape *want)
+/*
+ * Checks the rows that are taken of a tensor along an axis of SIZE entries (ANY_SIZE: not known),
+ * and completes them.
+ */
+static int check_rows(struct compiling *c, const struct node *node, uint64_t size,
+                      struct rfs_rules_rows *rows)
 {
-    struct rfs_rules_rows rows;
-    struct shape whole = *want;
-    struct shape real;
-
-    if (node->kids->kind != NODE_TENSOR)
-        return RULES_FAIL(c, NULL, "rows(…, NAME)", "takes rows of something that is not a tensor");
-    const int rc = read_rows(c, node, want->ndim, &rows) ?: shape_of(c, node->kids, &real);
-    if (rc)
-        return rc;
     uint64_t last;
-    const uint64_t size = real.known ? real.dims[rows.axis] : ANY_SIZE;
-    whole.dims[rows.axis] = size;
-    if (rows.parts > 1 && (size == ANY_SIZE || size % rows.parts != 0))
+
+    if (rows->parts > 1 && (size == ANY_SIZE || size % rows->parts != 0))
         return RULES_FAIL(c, leaf_name(c, node), REMEDY_CONFIG,
                           "has an axis that the rule cannot cut in %llu equal parts",
-                          (unsigned long long)rows.parts);
-    rows.part = rows.parts > 1 ? size / rows.parts : 0;
-    if (size != ANY_SIZE && (!rfs_mul_u64(rows.count - 1, rows.step, &last) ||
-                             !rfs_add_u64(last, rows.first, &last) || last >= size / rows.parts))
+                          (unsigned long long)rows->parts);
+    rows->part = rows->parts > 1 ? size / rows->parts : 0;
+    if (size != ANY_SIZE && (!rfs_mul_u64(rows->count - 1, rows->step, &last) ||
+                             !rfs_add_u64(last, rows->first, &last) || last >= size / rows->parts))
         return RULES_FAIL(c, leaf_name(c, node), NULL, "has %llu rows, fewer than the rule takes",
-                          (unsigned long long)(size / rows.parts));
-    return pieces_of_tensor(c, node->kids, &whole, &rows);
+                          (unsigned long long)(size / rows->parts));
+    return 0;
+}
+
+/* Adds the piece of rows of a tensor, or of rows of rows of it along other axes. */
+static int pieces_of_rows(struct compiling *c, const struct node *node, const struct shape *want)
+{
+    struct rfs_rules_rows rows[RFS_MAX_DIMS];
+    struct shape whole = *want;
+    struct shape real;
+    const struct node *leaf = node;
+    uint32_t n = 0;
+
+    while (leaf->kind == NODE_ROWS)
+        leaf = leaf->kids;
+    if (leaf->kind != NODE_TENSOR)
+        return RULES_FAIL(c, NULL, "rows(…, NAME)", "takes rows of something that is not a tensor");
+    int rc = shape_of(c, leaf, &real);
+    for (const struct node *of = node; rc == 0 && of != leaf; of = of->kids) {
+        struct rfs_rules_rows some;
+        rc = read_rows(c, of, want->ndim, &some);
+        if (rc)
+            return rc;
+        if (rows_along(rows, n, some.axis))
+            return RULES_FAIL(c, leaf_name(c, leaf), NULL, "has rows of rows along axis %u taken",
+                              some.axis);
+        whole.dims[some.axis] = real.known ? real.dims[some.axis] : ANY_SIZE;
+        rc = check_rows(c, leaf, whole.dims[some.axis], &some);
+        rows[n++] = some; /* no axis twice, so there is room */
+    }
+    return rc ? rc : pieces_of_tensor(c, leaf, &whole, rows, n);
 }
 
 /* Gives the first factor of a number, as it is written; 0 for none. */
@@ -596,11 +633,10 @@ static int first_factor(struct compiling *c, const struct node *node, uint32_t n
     while (node->kind == NODE_CAST || node->kind == NODE_PLUS)
         node = node->kids;
     *factor = 0;
-    if (node->kind == NODE_ROWS) {
+    for (; node->kind == NODE_ROWS; node = node->kids) {
         const int rc = read_axis(c, node->axis, ndim, &cut);
         if (rc || cut == axis)
             return rc ?: factor_of(c, node->parts ?: node->n, factor);
-        node = node->kids;
     }
     const struct size *size = node->kind == NODE_TENSOR ? node->sizes : NULL;
     while (size && axis-- > 0)
@@ -862,7 +898,7 @@ static int push_zeros(struct compiling *c, const struct shape *shape, uint32_t a
 {
     const struct rfs_rules_piece like = c->pieces.data[0];
     const size_t n = c->pieces.n;
-    const int rc = push_piece(c, like.tensor, shape, NULL);
+    const int rc = push_piece(c, like.tensor, shape, NULL, 0);
 
     if (rc || c->pieces.n == n)
         return rc;
@@ -910,7 +946,7 @@ static int pieces_of(struct compiling *c, const struct node *node, const struct 
 {
     switch (node->kind) {
     case NODE_TENSOR:
-        return pieces_of_tensor(c, node, want, NULL);
+        return pieces_of_tensor(c, node, want, NULL, 0);
     case NODE_CONCAT:
     case NODE_GROUPS:
         return pieces_of_parts(c, node, want);
@@ -1150,7 +1186,7 @@ static int make_from_left(struct compiling *c, const struct node *left, const st
         return rc;
     if (some)
         want.dims[rows.axis] = rows.count;
-    rc = some ? rfs_rules_take_rows(c, SIDE_LEFT, tensor, &rows)
+    rc = some ? rfs_rules_take_rows(c, SIDE_LEFT, tensor, &rows, 1)
               : rfs_rules_take_all(c, SIDE_LEFT, tensor);
     return rc ?: find_shape(c, &right, want.ndim, &shape)
               ?: unify(c, name, &want, &shape)

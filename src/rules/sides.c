@@ -134,59 +134,138 @@ int rfs_rules_take_all(struct compiling *c, int side, uint32_t tensor)
     return 0;
 }
 
+/* Returns a selection of rows that is kept: 1 + its place; NULL for 0. */
+static struct rfs_rules_rows *taking_at(struct compiling *c, uint32_t at)
+{
+    return at ? &c->takings.data[at - 1] : NULL;
+}
+
+/* Says whether a kept selection, or none, is along the axes of N others, the last of them first. */
+static bool is_along(struct compiling *c, uint32_t taking, const struct rfs_rules_rows *rows,
+                     uint32_t n)
+{
+    for (; taking && n > 0 && taking_at(c, taking)->axis == rows[n - 1].axis; n--)
+        taking = taking_at(c, taking)->inner;
+    return taking == 0 && n == 0;
+}
+
 int rfs_rules_take_rows(struct compiling *c, int side, uint32_t tensor,
-                        const struct rfs_rules_rows *rows)
+                        const struct rfs_rules_rows *rows, uint32_t n)
 {
     struct side_tensor *of = &c->sides[side].tensors.data[tensor];
-    struct rfs_rules_rows fresh = *rows;
+    uint32_t inner = 0;
 
-    if (of->taken && (of->takings == 0 || c->takings.data[of->takings - 1].axis != rows->axis))
+    if (of->taken && !is_along(c, of->takings, rows, n))
         return taken_twice(c, side, tensor, of->taken);
     of->taken = c->statement;
-    fresh.next = of->takings;
-    RULES_PUSH(c, &c->takings, fresh);
-    of->takings = (uint32_t)c->takings.n;
+    for (uint32_t k = 0; k < n; k++) {
+        struct rfs_rules_rows fresh = rows[k];
+        fresh.inner = inner;
+        fresh.next = k + 1 == n ? of->takings : 0;
+        RULES_PUSH(c, &c->takings, fresh);
+        inner = (uint32_t)c->takings.n;
+    }
+    of->takings = inner;
     return 0;
 }
 
-/* Proves that the rows of a tensor that rules take are all of it, and none is taken twice. */
-static int prove_rows(struct compiling *c, int side, uint32_t tensor)
+/* Marks the rows of a selection as seen, of ROWS of the tensor NAME; none may be seen already. */
+static int mark_rows(struct compiling *c, const char *name, const struct rfs_rules_rows *taking,
+                     uint64_t rows, unsigned char *seen)
 {
-    const struct side_tensor *of = &c->sides[side].tensors.data[tensor];
-    const char *name = rfs_rules_tensor_name(c, side, tensor);
-    const uint32_t axis = c->takings.data[of->takings - 1].axis;
-    const uint64_t rows = of->shape->dims[axis];
+    const uint64_t count = taking->count * taking->parts; /* a size of a tensor */
+    const int rc = rfs_rules_work(c, count);
+
+    for (uint64_t k = 0; rc == 0 && k < count; k++) {
+        const uint64_t row =
+            taking->first + k % taking->count * taking->step + k / taking->count * taking->part;
+        if (row >= rows || seen[row])
+            return RULES_FAIL(c, name, NULL,
+                              row < rows ? "has row %llu taken twice along axis %u"
+                                         : "has no row %llu, which a rule takes along axis %u",
+                              (unsigned long long)row, taking->axis);
+        seen[row] = 1;
+    }
+    return rc;
+}
+
+/* Finds the first selection of a list of the same rows as one of it, which may be that itself. */
+static int find_same(struct compiling *c, uint32_t list, uint32_t of, uint32_t *same)
+{
+    const struct rfs_rules_rows *a = taking_at(c, of);
+    uint64_t steps = 1;
+
+    for (*same = list; *same != of; *same = taking_at(c, *same)->next, steps++) {
+        const struct rfs_rules_rows *b = taking_at(c, *same);
+        if (a->first == b->first && a->count == b->count && a->step == b->step &&
+            a->parts == b->parts)
+            break;
+    }
+    return rfs_rules_work(c, steps);
+}
+
+/*
+ * Puts the inner selections of those of a list that select the same rows together, into the list of
+ * the first of them; the others have none then.
+ */
+static int gather_same(struct compiling *c, uint32_t list)
+{
+    uint32_t same;
+    int rc = 0;
+
+    for (uint32_t i = list; i && rc == 0; i = taking_at(c, i)->next) {
+        rc = find_same(c, list, i, &same);
+        if (rc || same == i)
+            continue;
+        struct rfs_rules_rows *from = taking_at(c, i);
+        taking_at(c, from->inner)->next = taking_at(c, same)->inner;
+        taking_at(c, same)->inner = from->inner;
+        from->inner = 0;
+    }
+    return rc;
+}
+
+/*
+ * Proves that the selections of a list are all rows of an axis of that shape, and none twice; and
+ * so the inner selections of each.
+ */
+static int prove_list(struct compiling *c, const char *name, const struct shape *shape, bool loose,
+                      uint32_t list)
+{
+    const uint32_t axis = taking_at(c, list)->axis;
+    const bool nested = taking_at(c, list)->inner != 0;
+    const uint64_t rows = shape->dims[axis];
     uint64_t sum = 0;
 
-    c->statement = of->taken;
     if (rows > MOST_ROWS)
         return RULES_FAIL(c, name, NULL, "has %llu rows; rules can take parts of at most %llu",
                           (unsigned long long)rows, (unsigned long long)MOST_ROWS);
     RFS_FREE unsigned char *seen = calloc((size_t)rows + 1, 1);
     if (!seen)
         return rfs_fail_memory(c->err);
-    for (uint32_t i = of->takings; i; i = c->takings.data[i - 1].next) {
-        const struct rfs_rules_rows *taking = &c->takings.data[i - 1];
-        const uint64_t count = taking->count * taking->parts; /* a size of a tensor */
-        const int rc = rfs_rules_work(c, count);
-        if (rc)
-            return rc;
-        for (uint64_t k = 0; k < count; k++) {
-            const uint64_t row =
-                taking->first + k % taking->count * taking->step + k / taking->count * taking->part;
-            if (row >= rows || seen[row])
-                return RULES_FAIL(c, name, NULL,
-                                  row < rows ? "has row %llu taken twice"
-                                             : "has no row %llu, which a rule takes",
-                                  (unsigned long long)row);
-            seen[row] = 1;
-        }
-        sum += count;
+    int rc = nested ? gather_same(c, list) : 0;
+    for (uint32_t i = list; i && rc == 0; i = taking_at(c, i)->next) {
+        const struct rfs_rules_rows taking = *taking_at(c, i);
+        if (nested && !taking.inner)
+            continue; /* the same as another */
+        rc = mark_rows(c, name, &taking, rows, seen);
+        if (rc == 0 && nested)
+            rc = prove_list(c, name, shape, loose, taking.inner);
+        sum += taking.count * taking.parts;
     }
-    if (sum != rows && !of->loose)
-        return RULES_FAIL(c, name, NULL, "has %llu rows that no rule takes",
-                          (unsigned long long)(rows - sum));
-    return 0;
+    if (rc == 0 && sum != rows && !loose)
+        return RULES_FAIL(c, name, NULL, "has %llu rows that no rule takes along axis %u",
+                          (unsigned long long)(rows - sum), axis);
+    return rc;
+}
+
+/* Proves that the rows of a tensor that rules take are all of it, and none is taken twice. */
+static int prove_rows(struct compiling *c, int side, uint32_t tensor)
+{
+    const struct side_tensor *of = &c->sides[side].tensors.data[tensor];
+
+    c->statement = of->taken;
+    return prove_list(c, rfs_rules_tensor_name(c, side, tensor), of->shape, of->loose, of->takings);
 }
 
 /* Says whether TEXT is the name with numbers in its holes. */

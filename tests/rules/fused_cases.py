@@ -158,6 +158,7 @@ class Case:
         return next(filter(None, (self.show(of, {"experts": form, "view": "huggingface"}, wanted[form])
                                   for of in wanted for form in wanted)), None) or self.check_logits() or \
             self.train("megatron", self.rng.choice([{}, {"convert_options": "layers=numbered"}])) or \
+            self.train("megatron", {"convert_options": "layers=singleton"}) or \
             (kind in MINDFORMERS and self.train(kind, self.rng.choice([{}, {"convert_options": "experts_axis=own"}]))) or \
             self.check_cuts()
 

@@ -244,7 +244,7 @@ class Expression:
 
     def rows(self, axis, first, count, *more):
         step, part = (self.number(more[0]), more[1]) if len(more) == 2 else (1, more[0])
-        first, count = self.number(first), self.number(count)
+        first, count = self.rules.numbers.value(first, self.at), self.number(count)
         return np.take(self.of(part), range(first, first + count * step, step), self.number(axis))
 
     def parts(self, n, axis, first, count, part):

@@ -136,10 +136,24 @@ class Maker:
             if math.prod(shape) <= MOST:
                 return shape
 
+    def boxes(self, left, holes):
+        """A left tensor for each entry of the first axis, and of two parts of the second one: rows of rows."""
+        rng, index = self.rng, self.rng.choice([h for h in self.indexes if h not in holes])
+        size, first = rng.randint(2, 6), rng.randint(1, 3)
+        shape = [self.indexes[index], size * first, *([rng.randint(1, 3)] if rng.random() < .7 else [])]
+        right, axis = self.leaf(shape, holes), rng.choice([1, 1 - len(shape)])
+        ways = rng.choice([(f"rows({axis}, 0, {first}", f"rows({axis}, {first}, {first * (size - 1)}"),
+                           (f"parts({first}, {axis}, 0, 1", f"parts({first}, {axis}, 1, {size - 1}")])
+        for end, way in zip(("one", "two"), ways):
+            self.lines.append(f"{left}.{{{index}}}.{end} = join(0, rows(0, {index}, 1, {way}, {right})))")
+
     def rule(self, number):
         rng, shape = self.rng, self.shape()
         holes = rng.sample(list(self.indexes), rng.choice([0, 0, 1, 1, 2]))
         left = f"left.{''.join(f'{{{h}}}.' for h in holes)}w{number}.weight"
+        if rng.random() < .15:
+            self.boxes(left, holes)
+            return
         if shape[0] > 1 and rng.random() < 0.15:  # two left tensors of one right one
             right = self.leaf(shape, holes)
             n = rng.choice([n for n in range(1, shape[0] // 2 + 1) if shape[0] % n == 0])

@@ -147,8 +147,6 @@ class Case:
             real = megatron_gpt.build(self.model)
             for layers, metadata in (("stacked", None), ("numbered", {"non_homogeneous_layers": True}),
                                      ("singleton", {"singleton_local_shards": True})):
-                if layers == "singleton" and self.model.kind == "gpt_oss":
-                    continue  # which the rules refuse
                 problem = megatron_gpt.names_differ(real, {n: v.shape for n, v in self.local(layers).items()}, metadata)
                 if problem:
                     return f"layers={layers}: {problem}"
@@ -224,7 +222,7 @@ def make(seed, number):
     config.update({"num_experts_per_tok": 2} if "num_experts_per_tok" in config else {})
     model = architectures.fill(np.random.default_rng(rng.getrandbits(64)), config, rng.choice(["BFloat16", "Float32"]),
                                transformers_cases.small_value)
-    layers = rng.choice(["stacked", "stacked", "numbered", "singleton" if model.kind != "gpt_oss" else "numbered"])
+    layers = rng.choice(["stacked", "stacked", "numbered", "singleton"])
     options = {"layers": layers} if layers != "stacked" else {}
     if rng.random() < 0.5:
         options["transformer_impl"] = "local"
@@ -335,9 +333,7 @@ def wrong_experts_of_gpt_oss(name):
 @fixed
 def experts_one_by_one(name):
     """Experts with tensors of their own, of a model that has all of them in one."""
-    case = small(name, kind="gpt_oss")
-    case.options = {"layers": "singleton"}
-    return fixed_cases.refuse(case, {}, "megatron.rules", "requires not (layers is singleton)", "its experts are one tensor")
+    return small(name, {"layers": "singleton"}, "gpt_oss", num_local_experts=3, num_experts_per_tok=2)
 
 
 @fixed

@@ -297,7 +297,20 @@ class Llama(Case):
         stacked, back = os.path.join(folder, "stacked"), os.path.join(folder, "stacked-hf")
         return problem or compared.export(self, os.path.join(folder, "hf"), stacked, {
             **self.hf, "view": "unified", "format": "safetensors"}) or \
-            compared.export(self, stacked, back, {**self.hf, "view": "huggingface"}) or same(read(back), text) or self.check_cuts(folder)
+            compared.export(self, stacked, back, {**self.hf, "view": "huggingface"}) or same(read(back), text) or \
+            self.check_singleton(folder, text) or self.check_cuts(folder)
+
+    def check_singleton(self, folder, text):
+        """A save with singleton_local_shards: experts one by one, gate and up apart, with the values that mcore-bridge has read."""
+        want, apart, back = {}, os.path.join(folder, "apart"), os.path.join(folder, "apart-hf")
+        for name, tensor in self.trained.items():
+            at, _, end = name.partition("experts.experts.")
+            for own, value in [(f"{at}experts.experts.{e}.{end}", one) for e, one in enumerate(tensor)] if end else [(name, tensor)]:
+                halves = zip("wv", value.chunk(2)) if own.endswith("linear_fc1.weight") else [("", value)]
+                want.update({f"{own}_{half}" if half else own: part for half, part in halves})
+        given = {**self.hf, "convert_options": "layers=singleton"}
+        return compared.export(self, os.path.join(folder, "hf"), apart, {**given, "view": "unified", "format": "safetensors"}) or \
+            same(read(apart), want) or compared.export(self, apart, back, {**given, "view": "huggingface"}) or same(read(back), text)
 
     def check_cuts(self, folder):
         tp, target = self.config.text_config.num_key_value_heads, os.path.join(folder, "cut")

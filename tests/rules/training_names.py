@@ -246,6 +246,13 @@ class Megatron(Maker):
                 for f in range(ffn):
                     one[e, f], one[e, ffn + f] = both[e, ..., 2 * f], both[e, ..., 2 * f + 1]
                 two[e] = back[e].T
+            if self.chosen("layers", "singleton"):
+                for e in range(count):
+                    expert = f"{to}.experts.experts.{e}"
+                    for part, mine in (("w", one[e, :ffn]), ("v", one[e, ffn:])):
+                        self.out[f"{expert}.linear_fc1.{what}_{part}"] = self.hf.like(name, mine)
+                    self.out[f"{expert}.linear_fc2.{what}"] = self.hf.like(down, two[e])
+                continue
             self.out[f"{to}.experts.experts.linear_fc1.{what}"] = self.hf.like(name, one)
             self.out[f"{to}.experts.experts.linear_fc2.{what}"] = self.hf.like(down, two)
 

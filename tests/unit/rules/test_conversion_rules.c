@@ -452,7 +452,7 @@ static void test_hints(void **ctx)
           "rules for that model, or its own config.json\n" SHAPE(
               "6", "d", "2", "1") "x.rules: line 8: 1 cannot be divided by 0; hint: three\n");
     refuses("hint of rows\nx = rows(0, 0, 1, b [2])", "{}", NULL, "b 2",
-            "has 1 rows that no rule takes; hint: of rows");
+            "has 1 rows that no rule takes along axis 0; hint: of rows");
 }
 
 /* What would take hours is refused, and many names are no reason to. */
@@ -660,6 +660,50 @@ static void test_names_of_the_source(void **ctx)
     refuses("a = b\nlet n = has(x y)", "{}", NULL, "b 1", "where ')' should be");
 }
 
+/* Rows along two axes: those of the inner axis first, and of each part of it all of the other. */
+static void test_rows_of_rows(void **ctx)
+{
+    static const char boxes[] = "index e = 0 .. 3\n"
+                                "a.{e} = join(0, rows(0, e, 1, rows(1, 0, 2, w [3, 6])))\n"
+                                "b.{e} = join(0, rows(-2, e, 1, rows(-1, 2, 4, w [3, 6])))";
+    static const char uneven[] = "a = rows(0, 0, 2, rows(1, 0, 2, w [3, 6]))\n"
+                                 "b = rows(0, 2, 1, rows(1, 0, 2, w [3, 6]))\n"
+                                 "c = rows(0, 0, 1, rows(1, 2, 4, w [3, 6]))\n"
+                                 "d = rows(0, 1, 2, rows(1, 2, 4, w [3, 6]))";
+    static const char *const wrong[][2] = {
+        {"a = rows(0, 0, 2, rows(1, 0, 2, w [3, 6]))",
+         "parameter 'w': has 1 rows that no rule takes along axis 0"},
+        {"a = rows(0, 0, 3, rows(1, 0, 2, w [3, 6]))",
+         "parameter 'w': has 4 rows that no rule takes along axis 1"},
+        {"a = rows(0, 0, 2, rows(1, 0, 6, w [3, 6]))\nb = rows(0, 1, 2, rows(1, 0, 6, w [3, 6]))",
+         "parameter 'w': has row 1 taken twice along axis 0"},
+        {"a = rows(0, 0, 3, rows(1, 0, 4, w [3, 6]))\nb = rows(0, 0, 3, rows(1, 3, 3, w [3, 6]))",
+         "parameter 'w': has row 3 taken twice along axis 1"},
+        {"a = rows(0, 0, 3, rows(1, 0, 4, w [3, 6]))\nb = rows(1, 4, 2, w [3, 6])",
+         "parameter 'w': is used a second time, after x.rules: line 2"},
+        {"a = rows(1, 0, 4, w [3, 6])\nb = rows(0, 0, 3, rows(1, 4, 2, w [3, 6]))",
+         "parameter 'w': is used a second time, after x.rules: line 2"},
+        {"a = rows(0, 0, 3, rows(1, 0, 4, w [3, 6]))\nb = rows(1, 4, 2, rows(0, 0, 3, w [3, 6]))",
+         "parameter 'w': is used a second time, after x.rules: line 2"},
+        {"a = rows(0, 0, 1, rows(0, 0, 2, w [3, 6]))",
+         "parameter 'w': has rows of rows along axis 0 taken"},
+        {"a = rows(0, 3, 1, rows(1, 0, 6, w [3, 6]))", "has 3 rows, fewer than the rule takes"},
+        {"a = rows(0, 0, 1, rows(1, 0, 7, w [3, 6]))", "has 6 rows, fewer than the rule takes"},
+        {"a = rows(0, 0, 1, transpose(rows(1, 0, 6, w [3, 6])))",
+         "takes rows of something that is not a tensor"},
+        {"a = groups(4, 0, rows(1, 0, 6, rows(0, 0, 2, w [3, 6])), v [8, 6])",
+         "is cut in 4 groups, which do not divide the first factor of its size, 2"},
+    };
+    (void)ctx;
+
+    makes(boxes, "{}", NULL, "w 3x6", "a.0 2, a.1 2, a.2 2, b.0 4, b.1 4, b.2 4");
+    makes(boxes, "{}", NULL, "a.0 2, a.1 2, a.2 2, b.0 4, b.1 4, b.2 4", "w 3x6");
+    makes(uneven, "{}", NULL, "w 3x6", "a 2x2, b 1x2, c 1x4, d 2x4");
+    makes(uneven, "{}", NULL, "a 2x2, b 1x2, c 1x4, d 2x4", "w 3x6");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        refuses(wrong[i][0], "{}", NULL, "w 3x6, v 8x6", wrong[i][1]);
+}
+
 static void test_rows_and_casts(void **ctx)
 {
     static const char parts[] = "a = rows(0, 0, 2, w [5, 3])\nb = rows(0, 2, 3, w [5, 3])";
@@ -690,6 +734,8 @@ static void test_rows_and_casts(void **ctx)
     refuses("a = rows(0, 0, 2, w [5])", "{}", NULL, "w 5",
             "parameter 'w': has 3 rows that no rule takes");
     refuses("a = rows(0, 4, 2, w [5])", "{}", NULL, "w 5", "fewer than the rule takes");
+    refuses("rows(0, 0, 1, rows(1, 0, 1, a)) = w [1, 1]", "{}", NULL, "a 2x2",
+            "parameter 'a': takes rows of rows");
     makes("rows(0, 0, 5, a) = w [5]", "{}", NULL, "a 8", "w 5");
     refuses("rows(0, 0, 5, a) = w [5]", "{}", NULL, "w 5",
             "parameter 'a': is made of rows alone: this rule cannot be inverted");
@@ -938,6 +984,7 @@ int main(void)
         cmocka_unit_test(test_models),
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_names_of_the_source),
+        cmocka_unit_test(test_rows_of_rows),
         cmocka_unit_test(test_rows_and_casts),
         cmocka_unit_test(test_keys_twice),
         cmocka_unit_test(test_plus),
