@@ -9,6 +9,7 @@ dist_convert_DATA = \
 	convert/common-dense.rules \
 	convert/common-experts.rules \
 	convert/common-fused-experts.rules \
+	convert/common-fused-names.rules \
 	convert/common-gguf.rules \
 	convert/common-kimi-linear.rules \
 	convert/common-latent.rules \

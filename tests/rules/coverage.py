@@ -9,6 +9,7 @@
 it is. That of Megatron-Bridge needs transformers, too. Nothing is imported: registrations are read in the sources. One that registers a class of transformers counts by
 the model type in that name.
 """
+import ast
 import difflib
 import glob
 import os
@@ -39,9 +40,21 @@ def model_type(name, known):
 
 
 def transformers(folder):
-    """Types whose experts are fused as those of qwen2_moe or mixtral are."""
-    text = next(read(folder, "conversion_mapping.py"))
-    return {kind for kind, like in re.findall(r'"(\w+)": "(qwen2_moe|mixtral)"', text) if kind.islower()} | {"qwen2_moe", "mixtral"}
+    """Types whose experts, gate and up, are put into one tensor: by an entry of their own, or of another type."""
+    said = {}
+    for node in ast.walk(ast.parse(next(read(folder, "conversion_mapping.py")))):
+        pairs = zip(node.keys, node.values) if isinstance(node, ast.Dict) else \
+            [(at.slice, node.value) for at in getattr(node, "targets", [getattr(node, "target", None)]) if isinstance(at, ast.Subscript)]
+        for kind, value in pairs:
+            if isinstance(kind, ast.Constant):
+                said.setdefault(kind.value, []).append(ast.unparse(value))
+
+    def fuses(kind, above=()):
+        texts = said.get(kind, []) if kind not in above else []
+        others = [of for text in texts for of in re.findall(r"(?:^|mapping\[)'(\w+)'", text)]
+        return any("MergeModulelist" in text and "experts.gate_up_proj" in text for text in texts) or \
+            any(fuses(of, (*above, kind)) for of in others)
+    return {kind for kind in said if kind.islower() and fuses(kind)}
 
 
 def bridge(folder, known, texts):

@@ -211,7 +211,10 @@ def without_experts(name):
 LATENT = {"q_lora_rank": 8, "kv_lora_rank": 4, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 4}
 SAVED = {"minimax": {}, "qwen3_next": {"mlp_only_layers": []}, "qwen3_5_moe": {}, "glm4_moe_lite": LATENT, "glm4v_moe": {},
          "deepseek_v2": LATENT, "afmoe": {}, "beam": {}, "cohere2_moe": {}, "dots1": {}, "ernie4_5_moe": {"moe_layer_interval": 2},
-         "exaone_moe": {}, "flex_olmo": {}, "hunyuan_v1_moe": {}, "mellum": {}, "olmoe": {}, "solar_open": {}}
+         "exaone_moe": {}, "flex_olmo": {}, "hunyuan_v1_moe": {}, "mellum": {}, "olmoe": {}, "solar_open": {}, "mimo_v2_flash": {},
+         "flint": {}, "hy_v3": {}, "laguna": {}, "axk1": LATENT, "axk2": LATENT, "kolibri1": {}, "phimoe": {}, "qwen3_5_moe_text": {}}
+LISTS = "mlp_layer_types", "layer_types", "mlp_only_layers"
+BY_DEFAULT = "beam", "glm4_moe_lite", "mimo_v2_flash", "flint", "hy_v3", "laguna", "axk1", "axk2"
 SIZES = {"hidden_size": 16, "intermediate_size": 12, "moe_intermediate_size": 6, "shared_expert_intermediate_size": 4,
          "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 32, "pad_token_id": 0,
          "first_k_dense_replace": 1, "num_dense_layers": 2, "n_routed_experts": 4, "num_experts": 4, "num_local_experts": 4,
@@ -242,17 +245,32 @@ class Saved(Case):
             parameter.data.copy_(torch.randn(parameter.shape))
         model.save_pretrained(os.path.join(folder, "each"))
         model.save_pretrained(os.path.join(folder, "fused"), save_original_format=False)
+        self.publish()
         return folder, {}
+
+    def publish(self):
+        """The same without lists of the kinds of layers in the config, if transformers knows them without: self.forms tells."""
+        each, published = (os.path.join(self.folder, name) for name in ("each", "published"))
+        shutil.copytree(each, published)
+        with open(os.path.join(each, "config.json"), encoding="utf-8") as file:
+            config = {k: v for k, v in json.load(file).items() if k not in LISTS}
+        with open(os.path.join(published, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        said = [transformers.AutoConfig.from_pretrained(at).to_dict() for at in (each, published)]
+        self.forms = {"each": "each", "fused": "fused", **({"published": "each"} if all(
+            said[0].get(name) == said[1].get(name) for name in LISTS) else {})}
 
     def check_oracle(self, folder):
         self.saved = {form: views.read_safetensors(os.path.join(folder, form)) for form in ("each", "fused")}
+        if self.kind in BY_DEFAULT and "published" not in self.forms:
+            return "transformers knows other layers without the lists"
         fused = [n for n in self.saved["fused"] if n.endswith(".mlp.experts.gate_up_proj")]
         return None if fused and not set(fused) & set(self.saved["each"]) else "transformers saves one form"
 
     def check_views(self, folder, source, options):
         del folder, source, options
         return next(filter(None, (self.show(of, {"experts": form, "view": "huggingface"}, self.saved[form])
-                                  for of in self.saved for form in self.saved)), None)
+                                  for of in getattr(self, "forms", self.saved) for form in self.saved)), None)
 
 
 OMNI_TEXT = {**{k: v for k, v in SIZES.items() if k in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads",
