@@ -1129,6 +1129,15 @@ bool rfs_quant_is_part(const char *name)
     return part_of(name, false) != NULL;
 }
 
+bool rfs_quant_weight_of(const char *name, size_t *stem, const char **tail)
+{
+    const struct part *part = part_of(name, false);
+
+    *stem = part ? stem_of(name, part->tail) : 0;
+    *tail = part ? part->weight : "";
+    return part;
+}
+
 /* Refuses a part that no weight uses; that would be the STEM characters of its name, and TAIL. */
 static int fail_unused(const struct pairing *p, const struct rfs_entry *entry, size_t stem,
                        const char *tail)

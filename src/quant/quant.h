@@ -100,3 +100,8 @@ int rfs_quant_pair(const struct rfs_quant_source *source, const struct rfs_index
                    struct rfs_index **out, struct rfs_error *err);
 /* Says whether a name is one that only parts of quantized weights have. */
 bool rfs_quant_is_part(const char *name);
+/*
+ * Gives the weight that a part belongs to by its name: it has the first STEM characters of that,
+ * and TAIL behind them. False: the name is not that of a part.
+ */
+bool rfs_quant_weight_of(const char *name, size_t *stem, const char **tail);

@@ -5,6 +5,7 @@
 #include "base/glob.h"
 #include "base/order.h"
 #include "base/text.h"
+#include "quant/quant.h"
 #include "rules/compile_internal.h"
 
 /* Passes of the rules: for the names that they know, then for the links. */
@@ -593,6 +594,32 @@ static void drop(struct compiling *c, uint32_t tensor)
         c->map->first_dropped = c->input->tensors[tensor].name;
 }
 
+/*
+ * Refuses to keep a part of a quantized weight that rules change: the two would not belong together
+ * any longer.
+ */
+static int check_part(struct compiling *c, const char *name)
+{
+    const char *tail;
+    size_t stem;
+
+    if (!rfs_quant_weight_of(name, &stem, &tail))
+        return 0;
+    RFS_FREE char *weight = rfs_text_printf("%.*s%s", (int)stem, name, tail);
+    if (!weight)
+        return rfs_fail_memory(c->err);
+    const uint32_t of = rfs_rules_tensor_find(c, c->source, weight);
+    const struct statement *taken =
+        of == NO_TENSOR ? NULL : c->sides[c->source].tensors.data[of].taken;
+    if (!taken || taken->kind != STATEMENT_RULE)
+        return 0;
+    return rfs_lex_fail(c->input->source, 0, name, "-o dequantize, which shows them as bfloat16",
+                        c->err,
+                        "belongs to '%s', which is quantized and becomes another tensor by %s: "
+                        "line %u",
+                        weight, taken->file, taken->line);
+}
+
 static int settle(struct compiling *c, uint32_t tensor)
 {
     const char *name = rfs_rules_tensor_name(c, c->source, tensor);
@@ -608,6 +635,7 @@ static int settle(struct compiling *c, uint32_t tensor)
         if (statement->kind == STATEMENT_KEEP && like_any(statement->words, name)) {
             uint32_t same;
             return rfs_rules_need(c, name, &same)
+                   ?: check_part(c, name)
                    ?: rfs_rules_take_all(c, c->source, tensor)
                    ?: rfs_rules_link_same(c, tensor, name);
         }

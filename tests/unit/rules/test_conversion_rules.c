@@ -660,6 +660,20 @@ static void test_names_of_the_source(void **ctx)
     refuses("a = b\nlet n = has(x y)", "{}", NULL, "b 1", "where ')' should be");
 }
 
+/* Scales are kept with the weight that they belong to, or not at all. */
+static void test_kept_scales(void **ctx)
+{
+    static const char rules[] = "a.weight = b.weight [2, 2]\nkeep *";
+    (void)ctx;
+
+    makes(rules, "{}", NULL, "b.weight 2x2, c.weight 2, c.weight_scale_inv 1, d_scale_inv 1",
+          "a.weight 2x2, c.weight 2, c.weight_scale_inv 1, d_scale_inv 1");
+    refuses(rules, "{}", NULL, "b.weight 2x2, b.weight_scale_inv 1",
+            "SRC: parameter 'b.weight_scale_inv': belongs to 'b.weight', which is quantized and "
+            "becomes another tensor by x.rules: line 2; try: -o dequantize");
+    refuses(rules, "{}", NULL, "a.weight 2x2, a.weight_scale 1", "belongs to 'a.weight', which");
+}
+
 /* Rows along two axes: those of the inner axis first, and of each part of it all of the other. */
 static void test_rows_of_rows(void **ctx)
 {
@@ -984,6 +998,7 @@ int main(void)
         cmocka_unit_test(test_models),
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_names_of_the_source),
+        cmocka_unit_test(test_kept_scales),
         cmocka_unit_test(test_rows_of_rows),
         cmocka_unit_test(test_rows_and_casts),
         cmocka_unit_test(test_keys_twice),
