@@ -229,7 +229,8 @@ static bool is_predicted(const struct job *job)
     return true;
 }
 
-static int merge(const struct job *job, const char *weight_map, struct rfs_error *err)
+static int merge(const struct job *job, const char *weight_map, struct rfs_mapfile *map,
+                 struct rfs_error *err)
 {
     const struct rfs_builder *builder = job->builder;
     struct rfs_built *built = job->built;
@@ -248,6 +249,7 @@ static int merge(const struct job *job, const char *weight_map, struct rfs_error
                                    .beneath = rfs_files_beneath(builder->files),
                                    .store = rfs_files_store(builder->files),
                                    .weight_map = weight_map,
+                                   .map = map,
                                    .last_counts = builder->last_counts,
                                    .skip = builder->skip,
                                    .tables = builder->tables,
@@ -283,8 +285,8 @@ static int dequantize(const struct job *job, struct rfs_error *err)
  * 0.5, and load_checkpoint's own), and those of an unsharded checkpoint by its map (merge.c).
  */
 int rfs_built_make(struct rfs_builder *builder, uint32_t file, uint32_t n_files,
-                   const char *weight_map, struct rfs_built *prediction, struct rfs_built **out,
-                   struct rfs_error *err)
+                   const char *weight_map, struct rfs_mapfile *map, struct rfs_built *prediction,
+                   struct rfs_built **out, struct rfs_error *err)
 {
     const bool merged = n_files > 1 || weight_map || builder->skip;
     struct rfs_built *built = rfs_built_new(n_files);
@@ -320,7 +322,7 @@ int rfs_built_make(struct rfs_builder *builder, uint32_t file, uint32_t n_files,
     }
     built->index = built->files[0];
     if (rc == 0 && merged)
-        rc = merge(&job, weight_map, err);
+        rc = merge(&job, weight_map, map, err);
     if (rc == 0 && builder->scheme)
         rc = dequantize(&job, err);
     for (uint32_t i = 0; rc == 0 && merged && prediction && i < n_files; i++) {

@@ -12,6 +12,8 @@
 
 #include <stdatomic.h>
 
+struct rfs_mapfile;
+
 /*
  * The index of a rank with those of its files. Several ranks may own the index of one file
  * together. A rank of several files has one that is merged of theirs; then the indexes of the files
@@ -56,10 +58,11 @@ struct rfs_builder {
 
 /*
  * Builds the index of a rank with N_FILES files, whose ids begin at FILE, and the weight map at
- * that path (or NULL). PREDICTION (or NULL) is another rank's result. *out is PREDICTION when both
- * ranks have equal indexes; else the caller owns it. 0, or -errno with *err filled and *out NULL.
- * Any thread may call it.
+ * that path (or NULL). MAP is what that says, and is freed once it was used; if it is empty, it is
+ * read. PREDICTION (or NULL) is another rank's result. *out is PREDICTION when both ranks have
+ * equal indexes; else the caller owns it. 0, or -errno with *err filled and *out NULL. Any thread
+ * may call it.
  */
 int rfs_built_make(struct rfs_builder *builder, uint32_t file, uint32_t n_files,
-                   const char *weight_map, struct rfs_built *prediction, struct rfs_built **out,
-                   struct rfs_error *err);
+                   const char *weight_map, struct rfs_mapfile *map, struct rfs_built *prediction,
+                   struct rfs_built **out, struct rfs_error *err);

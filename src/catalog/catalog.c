@@ -57,6 +57,7 @@ struct rfs_catalog {
     struct rfs_chunks *chunks;       /* owned; NULL: the ranks' own headers describe their values */
     struct rfs_index *wholes;        /* rank 0's index of whole tensors, never dropped; owned */
     struct rfs_aside aside;          /* files of tensors that are not read */
+    struct rfs_mapfile map;          /* what rank 0's weight_map says, until a thread indexes it */
     struct rfs_intern *extents;      /* lists of those of contents that the catalogue has copied */
     struct rfs_intern *quants;       /* quantized weights, each a struct rfs_quant */
     struct rfs_quant_scheme *scheme; /* of them; owned; NULL: they are shown as they are */
@@ -305,6 +306,8 @@ static int find_files(struct rfs_catalog *catalog, const struct rfs_source_spec 
         rc = rfs_scan_open(&resolved, catalog->log, &scan, err) ?: add_files(catalog, &scan, err);
     catalog->aside = scan.aside;
     scan.aside = (struct rfs_aside){0};
+    catalog->map = scan.map;
+    scan.map = (struct rfs_mapfile){0};
     if (rc || !scan.described)
         return rc;
     rc = read_chunks(catalog, &scan, spec->options->entry, err);
@@ -412,6 +415,7 @@ void rfs_catalog_close(struct rfs_catalog *catalog)
     free(catalog->from_kept);
     free(catalog->key);
     rfs_aside_free(&catalog->aside);
+    rfs_mapfile_free(&catalog->map);
     rfs_index_free(catalog->wholes);
     rfs_chunks_free(catalog->chunks);
     if (!catalog->from)
@@ -919,6 +923,16 @@ static bool take_kept(struct rfs_catalog *catalog, struct catalog_rank *slot, ui
     return good;
 }
 
+/* Takes what a rank's map says; only rank 0 has one. An index that is made again reads it anew. */
+static struct rfs_mapfile take_map(struct rfs_catalog *catalog, const struct catalog_rank *slot)
+{
+    const struct rfs_mapfile map = slot->weight_map ? catalog->map : (struct rfs_mapfile){0};
+
+    if (slot->weight_map)
+        catalog->map = (struct rfs_mapfile){0};
+    return map;
+}
+
 /* Builds a rank's index from its files. */
 static int make(struct rfs_catalog *catalog, struct catalog_rank *slot, uint32_t predictor,
                 struct rfs_error *err)
@@ -927,9 +941,10 @@ static int make(struct rfs_catalog *catalog, struct catalog_rank *slot, uint32_t
     struct rfs_error failure = {0};
     struct rfs_built *built = NULL;
     struct rfs_built *prediction = NULL;
+    RFS_CLEANUP(rfs_mapfile_free) struct rfs_mapfile map = take_map(catalog, slot);
     if (predictor != RFS_NO_RANK && rfs_catalog_ready(catalog, predictor))
         prediction = catalog->ranks[predictor].built;
-    int rc = rfs_built_make(&catalog->builder, slot->file, slot->n_files, slot->weight_map,
+    int rc = rfs_built_make(&catalog->builder, slot->file, slot->n_files, slot->weight_map, &map,
                             prediction, &built, &failure);
 
     pthread_mutex_lock(&catalog->lock);

@@ -24,11 +24,10 @@
 /* A map that is being read. */
 struct mapping {
     struct rfs_merge_map *map;
-    struct rfs_tables *tables;
-    const char *const *files;
-    size_t n_files;
-    struct rfs_intern *tails; /* the files' paths below the map's folder */
+    const struct rfs_merge *merge;
+    struct rfs_intern *tails; /* the files' paths below the map's folder; owned, as the next two */
     uint32_t *file_of;        /* [ids of tails] numbers of the first files that have them */
+    size_t *next;             /* [merge->n] the entry of each file that the next pair may name */
     const char *last;         /* the file of the last pair, and its number; or NULL */
     uint32_t last_file;
     struct rfs_error *err;
@@ -50,11 +49,12 @@ static const char *tail_of(const struct mapping *m, const char *file)
 static int index_files(struct mapping *m)
 {
     m->tails = rfs_intern_new();
-    m->file_of = malloc(m->n_files * sizeof *m->file_of + 1);
-    if (!m->tails || !m->file_of)
+    m->file_of = calloc(m->merge->n + 1, sizeof *m->file_of);
+    m->next = calloc(m->merge->n + 1, sizeof *m->next);
+    if (!m->tails || !m->file_of || !m->next)
         return fail_map_memory(m);
-    for (size_t i = 0; i < m->n_files; i++) {
-        const char *tail = tail_of(m, m->files[i]);
+    for (size_t i = 0; i < m->merge->n; i++) {
+        const char *tail = tail_of(m, m->merge->files[i]);
         const uint32_t before = rfs_intern_count(m->tails);
         const uint32_t id = rfs_intern_add(m->tails, tail, strlen(tail));
         if (id == RFS_NO_ID)
@@ -80,13 +80,40 @@ static int find_file(struct mapping *m, const struct rfs_mapfile_pair *pair, uin
     return 0;
 }
 
+/*
+ * Finds the id of a name in a file, or RFS_NO_ID. Maps mostly have the names of a file in the
+ * file's order: then comparing finds the id, where a look-up would read a line of a large table.
+ */
+static uint32_t find_name(struct mapping *m, const char *name, uint32_t file)
+{
+    struct rfs_intern *names = m->merge->tables->names;
+    const struct rfs_index *index = m->merge->indexes ? m->merge->indexes[file] : NULL;
+    const size_t n = strlen(name);
+    const struct rfs_entry *entry = NULL;
+    size_t bytes;
+
+    if (index && m->next[file] < index->n) {
+        entry = &index->entries[m->next[file]];
+        const char *text = rfs_intern_bytes(names, entry->name, &bytes);
+        if (bytes == n && memcmp(text, name, n) == 0) {
+            m->next[file]++;
+            return entry->name;
+        }
+    }
+    const uint32_t id = rfs_intern_add(names, name, n);
+    entry = index ? rfs_index_find(index, id) : NULL;
+    if (entry)
+        m->next[file] = (size_t)(entry - index->entries) + 1;
+    return id;
+}
+
 static int add_pair(struct mapping *m, const struct rfs_mapfile_pair *pair)
 {
     struct rfs_merge_mapped mapped = {0};
     const int rc = find_file(m, pair, &mapped.file);
     if (rc)
         return rc;
-    mapped.name = rfs_intern_add(m->tables->names, pair->key, strlen(pair->key));
+    mapped.name = find_name(m, pair->key, mapped.file);
     if (mapped.name == RFS_NO_ID || m->map->n >= UINT32_MAX || !RFS_PUSH(m->map, mapped))
         return fail_map_memory(m);
     return 0;
@@ -112,28 +139,34 @@ static int order_names(struct mapping *m)
     return 0;
 }
 
-int rfs_merge_map_read(const struct rfs_beneath *beneath, struct rfs_store *store, const char *path,
-                       const char *const *files, size_t n_files, struct rfs_tables *tables,
-                       struct rfs_merge_map *out, struct rfs_error *err)
+int rfs_merge_map_read(const struct rfs_merge *merge, struct rfs_merge_map *out,
+                       struct rfs_error *err)
 {
-    struct mapping m = {.map = out, .tables = tables, .files = files, .n_files = n_files};
-    RFS_CLEANUP(rfs_mapfile_free) struct rfs_mapfile json = {0};
+    const char *path = merge->weight_map;
+    struct mapping m = {.map = out, .merge = merge, .err = err};
+    struct rfs_mapfile own = {0};
+    struct rfs_mapfile *pairs = merge->map ? merge->map : &own;
+    enum rfs_weight_map_style style;
+    int rc = 0;
+
     *out = (struct rfs_merge_map){.path = strdup(path)};
-    m.err = err;
     if (!out->path)
         return rfs_fail_memory_of(err, path);
-    enum rfs_weight_map_style style;
     (void)rfs_safetensors_map_style(rfs_path_name(path), &style);
-    out->closed = style == RFS_WEIGHT_MAP_MINDSPORE && n_files > 1;
-    int rc = rfs_mapfile_read(beneath, store, path, rfs_weight_map_forms[style], &json, err);
+    out->closed = style == RFS_WEIGHT_MAP_MINDSPORE && merge->n > 1;
+    if (pairs->n == 0)
+        rc = rfs_mapfile_read(merge->beneath, merge->store, path, rfs_weight_map_forms[style],
+                              pairs, err);
     if (rc == 0)
         rc = index_files(&m);
-    for (size_t i = 0; rc == 0 && i < json.n; i++)
-        rc = add_pair(&m, &json.data[i]);
+    for (size_t i = 0; rc == 0 && i < pairs->n; i++)
+        rc = add_pair(&m, &pairs->data[i]);
     if (rc == 0)
         rc = order_names(&m);
+    rfs_mapfile_free(pairs);
     rfs_intern_free(m.tails);
     free(m.file_of);
+    free(m.next);
     return rc;
 }
 
@@ -361,8 +394,7 @@ int rfs_merge(const struct rfs_merge *merge, struct rfs_index **out, struct rfs_
     int rc = 0;
     *out = NULL;
     if (merge->weight_map)
-        rc = rfs_merge_map_read(merge->beneath, merge->store, merge->weight_map, merge->files,
-                                merge->n, merge->tables, &work.map, err);
+        rc = rfs_merge_map_read(merge, &work.map, err);
     if (rc == 0)
         rc = collect(&work) ?: settle_names(&work);
     if (rc)

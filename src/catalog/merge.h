@@ -8,9 +8,8 @@
 #include "formats/walker.h"
 
 struct rfs_beneath;
+struct rfs_mapfile;
 struct rfs_store;
-
-/* ---- the map --------------------------------------------------------------------------------- */
 
 struct rfs_merge_mapped {
     uint32_t name; /* id in the tables */
@@ -33,21 +32,6 @@ struct rfs_merge_map {
     bool closed;
 };
 
-/*
- * Reads the map at PATH of a checkpoint that consists of these FILES, in the folder of the map.
- * Returns 0 with *out to be freed by rfs_merge_map_free, also after a failure: -EINVAL for another
- * kind of file, -ENOENT when it names another file, -EFBIG, -ENOMEM, or the system's error, each
- * with *err filled. Other files than merge.c call it for tests alone, as the next two.
- */
-int rfs_merge_map_read(const struct rfs_beneath *beneath, struct rfs_store *store, const char *path,
-                       const char *const *files, size_t n_files, struct rfs_tables *tables,
-                       struct rfs_merge_map *out, struct rfs_error *err);
-void rfs_merge_map_free(struct rfs_merge_map *map);
-/* Returns the name's entry in data; NULL when the map does not have it. */
-const struct rfs_merge_mapped *rfs_merge_map_find(const struct rfs_merge_map *map, uint32_t name);
-
-/* ---- merging --------------------------------------------------------------------------------- */
-
 /* The files to merge, and how; all borrowed. */
 struct rfs_merge {
     const char *const *files;               /* [n] paths */
@@ -56,11 +40,24 @@ struct rfs_merge {
     const struct rfs_beneath *beneath; /* where the map is opened; NULL: links are followed */
     struct rfs_store *store;           /* reads a map that is a URL */
     const char *weight_map;            /* path of the map; NULL: there is none */
+    struct rfs_mapfile *map; /* what the map says, freed when used; NULL or empty: it is read */
     bool last_counts; /* a name in several files has the last one's value; else it is refused */
     const char *skip; /* "a:b": names that begin so are left out; or NULL */
     struct rfs_tables *tables;
     struct rfs_log *log; /* may be NULL */
 };
+
+/*
+ * Makes the map of MERGE, which consists of files in the map's folder; its indexes may be NULL.
+ * Returns 0 with *out to be freed by rfs_merge_map_free, also after a failure: -EINVAL for another
+ * kind of file, -ENOENT when it names another file, -EFBIG, -ENOMEM, or the system's error, each
+ * with *err filled. Other files than merge.c call it for tests alone, as the next two.
+ */
+int rfs_merge_map_read(const struct rfs_merge *merge, struct rfs_merge_map *out,
+                       struct rfs_error *err);
+void rfs_merge_map_free(struct rfs_merge_map *map);
+/* Returns the name's entry in data; NULL when the map does not have it. */
+const struct rfs_merge_mapped *rfs_merge_map_find(const struct rfs_merge_map *map, uint32_t name);
 
 /*
  * Merges indexes. Entries are in the order of the map and then file by file, in the order of each;

@@ -781,8 +781,7 @@ struct order {
 RFS_COMPARE(by_source, struct order, x, y,
             RFS_ORDER(x->source, y->source) ?: RFS_ORDER(x->made, y->made))
 
-RFS_COMPARE(by_made, struct rfs_rules_link, x, y,
-            RFS_ORDER(x->made, y->made) ?: RFS_ORDER(x->digits, y->digits))
+RFS_COMPARE(by_digits, struct rfs_rules_link, x, y, RFS_ORDER(x->digits, y->digits))
 
 /* Returns the name of a file of rules, among the names that the map keeps; NULL: no memory. */
 static const char *keep_file(struct compiling *c, const char *file)
@@ -815,7 +814,35 @@ static int add_made(struct compiling *c, uint32_t tensor)
     return 0;
 }
 
-/* Orders links by the tensor that they make, and lists those tensors. */
+/* Orders links by the tensor that they make, then by their digits. */
+static int order_links(struct compiling *c)
+{
+    struct rfs_rules_map *map = c->map;
+    struct rfs_rules_link *ordered = malloc(map->links.n * sizeof *ordered + 1);
+    size_t first = 0;
+
+    if (!ordered)
+        return rfs_fail_memory(c->err);
+    for (size_t i = 0; i < map->links.n; i++)
+        map->made.data[map->links.data[i].made].n++;
+    for (size_t i = 0; i < map->made.n; i++) {
+        map->made.data[i].links = first;
+        first += map->made.data[i].n;
+        map->made.data[i].n = 0;
+    }
+    for (size_t i = 0; i < map->links.n; i++) {
+        struct rfs_rules_made *made = &map->made.data[map->links.data[i].made];
+        ordered[made->links + made->n++] = map->links.data[i];
+    }
+    for (size_t i = 0; i < map->made.n; i++)
+        RFS_SORT(ordered + map->made.data[i].links, map->made.data[i].n, by_digits);
+    free(map->links.data);
+    map->links.data = ordered;
+    map->links.cap = map->links.n;
+    return 0;
+}
+
+/* Lists the tensors that are made, and gives each its links. */
 static int finish_made(struct compiling *c)
 {
     struct rfs_rules_map *map = c->map;
@@ -846,13 +873,10 @@ static int finish_made(struct compiling *c)
         return rfs_fail_memory(c->err);
     for (size_t i = 0; i < map->links.n; i++)
         map->links.data[i].made = position[map->links.data[i].made];
-    RFS_SORT_ALL(&map->links, by_made);
-    for (size_t i = 0; i < map->links.n; i++) {
-        struct rfs_rules_made *made = &map->made.data[map->links.data[i].made];
-        made->links = made->n++ == 0 ? i : made->links;
-        made->compared |= c->sides[c->source].tensors.data[map->links.data[i].source].original;
-    }
-    return 0;
+    for (size_t i = 0; i < map->links.n; i++)
+        map->made.data[map->links.data[i].made].compared |=
+            c->sides[c->source].tensors.data[map->links.data[i].source].original;
+    return order_links(c);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */

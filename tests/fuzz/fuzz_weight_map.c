@@ -33,10 +33,12 @@ void fuzz_one(const uint8_t *data, size_t size)
     REQUIRE(tables.names && tables.types);
     const bool mindspore = size > 0 && data[0] % 2;
     const char *name = mindspore ? "param_name_map.json" : "model.safetensors.index.json";
-    if (require_result(rfs_merge_map_read(NULL, NULL,
-                                          fuzz_file(name, data + (size > 0), size - (size > 0)),
-                                          files, n, &tables, &map, &err),
-                       &err))
+    const struct rfs_merge merge = {.weight_map =
+                                        fuzz_file(name, data + (size > 0), size - (size > 0)),
+                                    .files = files,
+                                    .n = n,
+                                    .tables = &tables};
+    if (require_result(rfs_merge_map_read(&merge, &map, &err), &err))
         check_map(&map, &tables, n, mindspore);
     rfs_merge_map_free(&map);
     rfs_intern_free(tables.names);

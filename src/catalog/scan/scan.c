@@ -20,6 +20,7 @@ void rfs_scan_free(struct rfs_scan *scan)
     }
     free(scan->data);
     rfs_aside_free(&scan->aside);
+    rfs_mapfile_free(&scan->map);
     free(scan->lost);
     free(scan->doubt);
     *scan = (struct rfs_scan){0};

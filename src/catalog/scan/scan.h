@@ -8,6 +8,7 @@
 #include "catalog/scan/aside.h"
 #include "catalog/scan/spec.h"
 #include "formats/formats.h"
+#include "store/mapfile.h"
 
 struct rfs_scanned {
     uint32_t rank;
@@ -32,6 +33,7 @@ struct rfs_scan {
     char *lost;     /* files of the save that are missing, for messages: "'a' is"; NULL: none */
     char *doubt;    /* why the metadata may be of another save than the files; NULL: nothing */
     struct rfs_aside aside; /* files of tensors that are not read */
+    struct rfs_mapfile map; /* what the weight map of rank 0 says; empty: there is none */
     bool exported;          /* it has the manifest of an export */
     bool unfinished;        /* scanning failed because the save has not ended */
     bool failed;            /* memory ran out: files or ranks that were added are missing */

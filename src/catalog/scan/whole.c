@@ -272,8 +272,11 @@ static int take_index(const struct rfs_source_spec *spec, char *index,
     if (rc || (map.n == 0 && others))
         return rc;
     rc = take_map(spec, path, &map, out, err);
-    if (rc == 0 && out->n > 0)
+    if (rc == 0 && out->n > 0) {
         out->data[0].weight_map = RFS_STEAL(path);
+        out->map = map;
+        map = (struct rfs_mapfile){0};
+    }
     return rc;
 }
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -224,6 +225,16 @@ static void test_weight_map(void **state)
     REFUSED(f, -EINVAL, "model-00002-of-00002.safetensors: ", "holds no parameters");
 }
 
+/* A map is parsed once, for the list of the files and for the order of the tensors. */
+static void test_a_map_is_read_once(void **state)
+{
+    struct fixture *f = *state;
+    put_huggingface(f);
+    open_source(f);
+    assert_int_equal(unlink(tree_path(&f->tree, "model.safetensors.index.json")), 0);
+    index_is(f, index_of(f, 0, RFS_NO_RANK), "a@1 b@0 c@1 d@0");
+}
+
 static void put_unified(struct fixture *f, const char *map)
 {
     put_file(f, "part0.safetensors", "d:I8:1 b:I8:2", NULL);
@@ -350,9 +361,13 @@ static void test_no_checksum(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_tree),        TEST(test_headers_that_differ_in_checksums),
-        TEST(test_weight_map),  TEST(test_unified),
-        TEST(test_segments),    TEST(test_segments_with_pieces),
+        TEST(test_tree),
+        TEST(test_headers_that_differ_in_checksums),
+        TEST(test_weight_map),
+        TEST(test_a_map_is_read_once),
+        TEST(test_unified),
+        TEST(test_segments),
+        TEST(test_segments_with_pieces),
         TEST(test_no_checksum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
