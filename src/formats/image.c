@@ -22,6 +22,8 @@ void rfs_image_free(const struct rfs_image *held)
 
     if (!image || atomic_fetch_sub(&image->holders, 1) > 0)
         return;
+    if (image->writer)
+        image->writer->free(image->writer);
     if (image->storages)
         rfs_storages_free(image->storages);
     free(image->storages);
@@ -35,6 +37,16 @@ size_t rfs_image_find(const struct rfs_image *image, uint64_t offset)
     const size_t behind = RFS_BISECT(i, image->n, image->regions[i].start > offset);
 
     return behind > 0 ? behind - 1 : 0;
+}
+
+int rfs_image_write(const struct rfs_image *image, size_t region, struct rfs_bytes *out)
+{
+    const uint64_t bytes = rfs_image_end(image, region) - image->regions[region].start;
+
+    out->n = 0;
+    if (rfs_bytes_room(out, (size_t)bytes))
+        image->writer->put(image->writer, image->regions[region].at, out);
+    return out->failed ? -ENOMEM : out->n != bytes ? -EIO : 0;
 }
 
 /* ---- builders -------------------------------------------------------------------------------- */

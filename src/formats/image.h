@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Images of virtual files: sorted regions that cover a file without a hole, each literal bytes
- * (headers), a range of a target's bytes, or computed bytes (a checksum). Immutable once encoded,
- * and the same for all ranks with equal tensors: which rank's bytes fill the tensor regions, and
- * what they sum up to, is the reader's business.
+ * (headers), a range of a target's bytes, computed bytes (a checksum), or bytes that are written
+ * for each reader (large metadata). Immutable once encoded, and the same for all ranks with equal
+ * tensors: which rank's bytes fill the tensor regions, and what they sum up to, is the reader's
+ * business.
  *
  * Cost: 24 bytes a region (two for each tensor of up to 512 MiB of a .ckpt, one for each of a
  * safetensors file) and the header bytes.
@@ -28,7 +29,9 @@
  * from byte region.at & 7 on.
  */
 #define RFS_STORAGE_CRC (UINT32_MAX - 2)
-#define RFS_NO_TARGET RFS_STORAGE_CRC /* numbers from here on are no targets */
+/* Target of bytes that the image's writer makes when they are read: those of part number at. */
+#define RFS_WRITTEN (UINT32_MAX - 3)
+#define RFS_NO_TARGET RFS_WRITTEN /* numbers from here on are no targets */
 
 struct rfs_region {
     uint64_t start;  /* offset in the file; it ends where the next one starts */
@@ -36,7 +39,18 @@ struct rfs_region {
     uint32_t target; /* number of a tensor or of a storage, RFS_LITERAL, or RFS_CRC… */
 };
 
+/*
+ * Makes text that would take much memory, part by part. Any thread may use it. What it borrows
+ * lasts as long as the image's last reader.
+ */
+struct rfs_image_writer {
+    /* Appends a part: always the same bytes, as many as its region has. */
+    void (*put)(const struct rfs_image_writer *writer, uint64_t part, struct rfs_bytes *out);
+    void (*free)(struct rfs_image_writer *writer);
+};
+
 struct rfs_image {
+    struct rfs_image_writer *writer; /* owned; NULL: no region is written */
     /* owned; its items are the targets; NULL: targets are the numbers that the encoder was given */
     struct rfs_storages *storages;
     uint64_t bytes; /* bytes of the file */
@@ -87,6 +101,12 @@ static inline uint64_t rfs_image_end(const struct rfs_image *image, size_t regio
 {
     return region + 1 < image->n ? image->regions[region + 1].start : image->bytes;
 }
+
+/*
+ * Makes the bytes of a region of RFS_WRITTEN: the contents of OUT after that. 0, -ENOMEM, or -EIO
+ * if they are not as many as the region's.
+ */
+int rfs_image_write(const struct rfs_image *image, size_t region, struct rfs_bytes *out);
 
 /* ---- for encoders: putting images together --------------------------------------------------- */
 

@@ -177,6 +177,25 @@ static int add_target(XXH3_state_t *state, const struct shown *shown, uint32_t t
     return rc;
 }
 
+static void add_literal(XXH3_state_t *state, const unsigned char *data, uint64_t bytes)
+{
+    const uint64_t words[] = {LITERAL, bytes};
+
+    XXH3_128bits_update(state, words, sizeof words);
+    XXH3_128bits_update(state, data, (size_t)bytes);
+}
+
+static int add_written(XXH3_state_t *state, const struct rfs_image *image, size_t region,
+                       uint64_t from, uint64_t to)
+{
+    RFS_CLEANUP(rfs_bytes_free) struct rfs_bytes bytes = {0};
+    const int rc = rfs_image_write(image, region, &bytes);
+
+    if (rc == 0)
+        add_literal(state, bytes.data + from, to - from);
+    return rc;
+}
+
 /* Adds bytes [from, to) of a region, counted from its start. */
 static int add_region(XXH3_state_t *state, const struct shown *shown, uint64_t id, size_t number,
                       uint64_t from, uint64_t to)
@@ -184,11 +203,11 @@ static int add_region(XXH3_state_t *state, const struct shown *shown, uint64_t i
     const struct rfs_region *region = &shown->image->regions[number];
 
     if (region->target == RFS_LITERAL) {
-        const uint64_t words[] = {LITERAL, to - from};
-        XXH3_128bits_update(state, words, sizeof words);
-        XXH3_128bits_update(state, shown->image->literals + region->at + from, (size_t)(to - from));
+        add_literal(state, shown->image->literals + region->at + from, to - from);
         return 0;
     }
+    if (region->target == RFS_WRITTEN)
+        return add_written(state, shown->image, number, from, to);
     if (region->target == RFS_CRC) {
         const uint64_t words[] = {FILE_CRC, id, from, to - from};
         XXH3_128bits_update(state, words, sizeof words);

@@ -39,6 +39,8 @@ struct reshard_reader {
     struct rfs_slice
         slice; /* slice of slice_target; slice.n is 0 while it is taken, or there is none */
     uint32_t slice_target;
+    struct rfs_bytes written; /* those of a region of RFS_WRITTEN; owned; n is 0 while taken */
+    size_t written_region;
 };
 
 struct reshard_loan {
@@ -351,6 +353,31 @@ static int answer_crc(struct reshard_reader *reader, const struct rfs_region *re
     return answer_copied(answer, size);
 }
 
+/* Answers bytes that are written now, if the reader does not have them. */
+static int answer_written(struct reshard_reader *reader, const struct rfs_region *region,
+                          uint64_t skip, size_t size, struct answer *answer)
+{
+    RFS_CLEANUP(rfs_bytes_free) struct rfs_bytes bytes = {0};
+    const size_t number = (size_t)(region - reader->image->regions);
+
+    pthread_mutex_lock(&reader->lock);
+    const bool there = reader->written.n > 0 && reader->written_region == number;
+    bytes = reader->written;
+    reader->written = (struct rfs_bytes){0};
+    pthread_mutex_unlock(&reader->lock);
+    const int rc = there ? 0 : rfs_image_write(reader->image, number, &bytes);
+    if (rc)
+        return rc;
+    memcpy(answer_at(answer), bytes.data + skip, size);
+    pthread_mutex_lock(&reader->lock);
+    const struct rfs_bytes other = reader->written; /* that another thread put there meanwhile */
+    reader->written = bytes;
+    reader->written_region = number;
+    pthread_mutex_unlock(&reader->lock);
+    bytes = other;
+    return answer_copied(answer, size);
+}
+
 /* ---- answers --------------------------------------------------------------------------------- */
 
 static int answer_region(struct reshard_reader *reader, const struct rfs_region *region,
@@ -360,6 +387,8 @@ static int answer_region(struct reshard_reader *reader, const struct rfs_region 
 
     if (region->target == RFS_CRC || region->target == RFS_STORAGE_CRC)
         return answer_crc(reader, region, skip, size, answer);
+    if (region->target == RFS_WRITTEN)
+        return answer_written(reader, region, skip, size, answer);
     if (region->target == RFS_LITERAL) {
         memcpy(answer_at(answer), reader->image->literals + region->at + skip, size);
         return answer_copied(answer, size);
@@ -527,6 +556,7 @@ static void reader_end(struct reshard_reader *reader)
     rfs_image_free(reader->image);
     rfs_view_leave(reader->view);
     rfs_slice_free(&reader->slice);
+    rfs_bytes_free(&reader->written);
     pthread_mutex_destroy(&reader->lock);
 }
 

@@ -183,24 +183,212 @@ static void put_slices(struct rfs_json_write *json, struct rfs_bytes *key,
     }
 }
 
+/* ---- the text in parts ----------------------------------------------------------------------- */
+
+#define PART_BYTES ((uint64_t)256 << 10) /* at least, but for the last of a section */
+
+/* The two objects in the file; each has members of every tensor. */
+enum section { OF_TENSORS, OF_SLICES, N_SECTIONS };
+
+/* Members of tensors that follow each other, behind the brace of the section, or a comma. */
+struct part {
+    enum section section;
+    size_t first, end;
+};
+
+struct writer {
+    struct rfs_image_writer writer; /* the first member */
+    const struct rfs_tables *tables;
+    struct rfs_mindformers_tensor *tensors; /* owned */
+    RFS_VEC(struct part) parts;             /* owned */
+};
+
+static void put_part(const struct writer *writer, const struct part *part, struct rfs_bytes *out)
+{
+    RFS_CLEANUP(rfs_bytes_free) struct rfs_bytes key = {0};
+    struct rfs_json_write json = {.bytes = out, .escapes = RFS_JSON_UTF8};
+    const size_t begin = out->n;
+
+    rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
+    for (size_t i = part->first; i < part->end; i++)
+        if (part->section == OF_TENSORS)
+            put_tensor(&json, writer->tables, &writer->tensors[i]);
+        else
+            put_slices(&json, &key, writer->tables, &writer->tensors[i]);
+    if (json.failed)
+        out->failed = true;
+    else if (part->first > 0)
+        out->data[begin] = ',';
+}
+
+static void write_part(const struct rfs_image_writer *writer, uint64_t number,
+                       struct rfs_bytes *out)
+{
+    const struct writer *of = (const struct writer *)writer;
+
+    put_part(of, &of->parts.data[number], out);
+}
+
+static void free_writer(struct rfs_image_writer *writer)
+{
+    struct writer *of = (struct writer *)writer;
+
+    free(of->tensors);
+    free(of->parts.data);
+    free(of);
+}
+
+/* ---- its size, without the text -------------------------------------------------------------- */
+
+/* What the bytes of a tensor's members depend on besides the bytes of its name. */
+struct kind {
+    const void *whole, *grid, *files;
+    uint32_t type, base, ranks;
+    uint32_t quoted; /* the quotes around the name are escaped */
+};
+
+/* The bytes of the members of a tensor without its name, with the brace or comma before each. */
+struct sizes {
+    uint64_t bytes[N_SECTIONS], slices;
+};
+
+struct measuring {
+    const struct writer *writer;
+    struct rfs_intern *kinds;    /* struct kind; owned, as the others */
+    RFS_VEC(struct sizes) sizes; /* by id of the kind */
+    struct rfs_bytes text;
+};
+
+static void measuring_end(struct measuring *measuring)
+{
+    rfs_intern_free(measuring->kinds);
+    free(measuring->sizes.data);
+    rfs_bytes_free(&measuring->text);
+}
+
+/* Gives the bytes of a tensor's name in JSON. False when out of memory. */
+static bool measure_name(struct measuring *measuring, const char *name, uint64_t *bytes)
+{
+    struct rfs_json_write json = {.bytes = &measuring->text, .escapes = RFS_JSON_UTF8};
+
+    measuring->text.n = 0;
+    rfs_json_put_text(&json, NULL, name);
+    *bytes = measuring->text.n - 2; /* its quotes */
+    return !json.failed;
+}
+
+/* Measures the members of tensor I, whose name has NAME bytes. False when out of memory. */
+static bool measure_members(struct measuring *measuring, size_t i, uint64_t name,
+                            struct sizes *sizes)
+{
+    const struct rfs_mindformers_tensor *tensor = &measuring->writer->tensors[i];
+    uint32_t cell[RFS_MAX_DIMS];
+
+    *sizes = (struct sizes){.slices = 0};
+    while (cell_of(tensor, sizes->slices, cell))
+        sizes->slices++;
+    for (enum section s = OF_TENSORS; s < N_SECTIONS; s++) {
+        measuring->text.n = 0;
+        put_part(measuring->writer, &(struct part){s, i, i + 1}, &measuring->text);
+        sizes->bytes[s] = measuring->text.n - (s == OF_TENSORS ? 1 : sizes->slices) * name;
+    }
+    return !measuring->text.failed;
+}
+
+/* Gives the bytes of the members of tensor I. False when out of memory. */
+static bool measure(struct measuring *measuring, size_t i, uint64_t *bytes)
+{
+    const struct rfs_mindformers_tensor *tensor = &measuring->writer->tensors[i];
+    const char *text = rfs_intern_text(measuring->writer->tables->names, tensor->name);
+    struct sizes sizes;
+    uint64_t name;
+    struct kind kind;
+
+    memset(&kind, 0, sizeof kind); /* with the bytes between members */
+    kind.whole = tensor->whole;
+    kind.grid = tensor->grid;
+    kind.files = tensor->files;
+    kind.type = tensor->type;
+    kind.base = tensor->base;
+    kind.ranks = tensor->ranks;
+    kind.quoted = strchr(text, '\'') != NULL;
+    const uint32_t id = rfs_intern_add(measuring->kinds, &kind, sizeof kind);
+    if (id == RFS_NO_ID || !measure_name(measuring, text, &name))
+        return false;
+    if (id == measuring->sizes.n) {
+        if (!measure_members(measuring, i, name, &sizes) || !RFS_PUSH(&measuring->sizes, sizes))
+            return false;
+    }
+    sizes = measuring->sizes.data[id];
+    bytes[OF_TENSORS] = sizes.bytes[OF_TENSORS] + name;
+    bytes[OF_SLICES] = sizes.bytes[OF_SLICES] + sizes.slices * name;
+    return true;
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+/* Adds the parts of a section, whose tensors have BYTES [N][N_SECTIONS]. */
+static void add_section(struct writer *writer, enum section section, size_t n,
+                        const uint64_t (*bytes)[N_SECTIONS], struct rfs_image_builder *builder)
+{
+    size_t i = 0;
+
+    do {
+        struct part part = {.section = section, .first = i};
+        uint64_t all = n > 0 ? 0 : 1; /* the brace of a section without members */
+        for (; i < n && all < PART_BYTES; i++)
+            all += bytes[i][section];
+        part.end = i;
+        rfs_image_add(builder, RFS_WRITTEN, writer->parts.n, all);
+        builder->failed |= !RFS_PUSH(&writer->parts, part);
+    } while (i < n && !builder->failed);
+}
+
+/* Makes a writer of a copy of the list, or returns NULL when out of memory. */
+static struct writer *new_writer(const struct rfs_tables *tables,
+                                 const struct rfs_mindformers_tensor *tensors, size_t n)
+{
+    struct writer *writer = calloc(1, sizeof *writer);
+
+    if (!writer)
+        return NULL;
+    *writer = (struct writer){.writer = {write_part, free_writer},
+                              .tables = tables,
+                              .tensors = malloc(n * sizeof *tensors + 1)};
+    if (!writer->tensors) {
+        free(writer);
+        return NULL;
+    }
+    if (n > 0)
+        memcpy(writer->tensors, tensors, n * sizeof *tensors);
+    return writer;
+}
+
 int rfs_mindformers_encode_metadata(const struct rfs_tables *tables,
                                     const struct rfs_mindformers_tensor *tensors, size_t n,
                                     struct rfs_image **out)
 {
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
-    RFS_CLEANUP(rfs_bytes_free) struct rfs_bytes key = {0};
-    struct rfs_json_write json = {.bytes = &builder.literals, .escapes = RFS_JSON_UTF8};
+    RFS_FREE uint64_t(*bytes)[N_SECTIONS] = calloc(n + 1, sizeof *bytes);
+    struct writer *writer = new_writer(tables, tensors, n);
+    RFS_CLEANUP(measuring_end)
+    struct measuring measuring = {.writer = writer, .kinds = rfs_intern_new()};
+    bool good = bytes && writer && measuring.kinds;
 
     *out = NULL;
-    rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
-    rfs_json_object(&json, "state_dict_metadata", RFS_JSON_TIGHT);
-    for (size_t i = 0; i < n; i++)
-        put_tensor(&json, tables, &tensors[i]);
-    rfs_json_end(&json);
-    rfs_json_object(&json, "storage_data", RFS_JSON_TIGHT);
-    for (size_t i = 0; i < n; i++)
-        put_slices(&json, &key, tables, &tensors[i]);
-    rfs_json_end(&json);
-    rfs_json_end(&json);
-    return json.failed ? -ENOMEM : rfs_image_finish(&builder, out);
+    for (size_t i = 0; good && i < n; i++)
+        good = measure(&measuring, i, bytes[i]);
+    if (good) {
+        rfs_bytes_put_text(&builder.literals, "{\"state_dict_metadata\":");
+        add_section(writer, OF_TENSORS, n, bytes, &builder);
+        rfs_bytes_put_text(&builder.literals, "},\"storage_data\":");
+        add_section(writer, OF_SLICES, n, bytes, &builder);
+        rfs_bytes_put_text(&builder.literals, "}}");
+    }
+    const int rc = good ? rfs_image_finish(&builder, out) : -ENOMEM;
+    if (rc == 0)
+        (*out)->writer = &writer->writer;
+    else if (writer)
+        free_writer(&writer->writer);
+    return rc;
 }

@@ -16,7 +16,12 @@ struct rfs_mindformers_tensor {
     const char *const *files;    /* [ranks] file of each rank; NULL: the rank stores nothing */
 };
 
-/* Makes the file. 0 or -ENOMEM. */
+/*
+ * Makes the file, whose text is written when it is read: of many ranks it is large. What TENSORS
+ * point to, and the tables, last as long as the image; the list is copied. 0, -ENOMEM or -EFBIG.
+ *
+ * Time in the tensors, and in the slices of those that are cut in different ways. Memory: the list.
+ */
 int rfs_mindformers_encode_metadata(const struct rfs_tables *tables,
                                     const struct rfs_mindformers_tensor *tensors, size_t n,
                                     struct rfs_image **out);

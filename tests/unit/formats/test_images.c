@@ -2,6 +2,7 @@
 /* The other images: .ckpt files with a trailer, and the JSON files of where parameters are. */
 #include "formats/ckpt/ckpt.h"
 #include "formats/dcp/dcp_encode.h"
+#include "formats/mindformers/mindformers_encode.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/torch_encode.h"
 #include "tests/support/tree.h"
@@ -204,6 +205,109 @@ static void test_weight_map_of_huggingface(void **state)
                "}\n");
 }
 
+/* Returns the text of an image, whose written regions are asked for from the last to the first. */
+static struct bytes written(const struct rfs_image *image)
+{
+    struct rfs_bytes part = {0};
+    struct bytes out = {0};
+
+    for (uint64_t at = 0; at < image->bytes; at++)
+        bytes_add(&out, "", 1);
+    for (size_t i = image->n; i-- > 0;) {
+        const struct rfs_region *region = &image->regions[i];
+        const unsigned char *from = image->literals + region->at;
+        if (region->target == RFS_WRITTEN) {
+            assert_int_equal(rfs_image_write(image, i, &part), 0);
+            from = part.data;
+        }
+        memcpy(out.data + region->start, from, (size_t)(rfs_image_end(image, i) - region->start));
+    }
+    rfs_bytes_free(&part);
+    return out;
+}
+
+static void put_text(struct bytes *bytes, const char *text)
+{
+    bytes_add(bytes, text, strlen(text));
+}
+
+/* Puts what metadata.json says of a tensor of 2 * 3 numbers that each of N ranks has. */
+static void put_held(struct bytes *metadata, struct bytes *storage, const char *name, unsigned n)
+{
+    char text[512];
+    char ranks[512] = "0";
+
+    for (unsigned r = 1; r < n; r++)
+        snprintf(ranks + strlen(ranks), sizeof ranks - strlen(ranks), ",%u", r);
+    snprintf(text, sizeof text,
+             "\"%s\":{\"properties\":{\"dtype\":\"Float32\",\"replica_id\":0,"
+             "\"allow_shape_mismatch\":false,\"allow_to_save\":true},\"global_shape\":[2,3],"
+             "\"axis_fragmentations\":[1,1],\"layout\":null,\"chunk\":[{\"global_offset\":[0],"
+             "\"local_shape\":[2,3]}]},",
+             name);
+    put_text(metadata, text);
+    snprintf(text, sizeof text,
+             "\"('%s', (0,))\":[{\"file_name\":\"model-0.safetensors\",\"storage_rank\":0,"
+             "\"rank_group\":[%s]}],",
+             name, ranks);
+    put_text(storage, text);
+}
+
+/* Names of other lengths, some with escapes, in several parts; and no tensor at all. */
+static void test_metadata_of_mindformers(void **state)
+{
+    enum { N = 5000, RANKS = 40 };
+    static const uint64_t dims[] = {2, 3};
+    static const char *const files[RANKS] = {"model-0.safetensors"};
+    struct rfs_mindformers_tensor *tensors = calloc(N, sizeof *tensors);
+    struct world *w = *state;
+    struct bytes want = {0};
+    struct bytes storage = {0};
+    struct rfs_image *image;
+    char name[64];
+
+    put_text(&want, "{\"state_dict_metadata\":{");
+    for (unsigned i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "%.*s%u%s.weight", (int)(i % 7), "layers.", i,
+                 i % 11 ? "" : "\n\xc3\xa9");
+        add_tensor(w, name, RFS_FLOAT32, 2, dims);
+        tensors[i] = (struct rfs_mindformers_tensor){
+            .name = rfs_intern_add(w->tables.names, name, strlen(name)),
+            .type = rfs_intern_add(w->tables.types, w->tensors[i].type, sizeof(struct rfs_type)),
+            .whole = dims,
+            .ranks = i % 3 ? RANKS : 1,
+            .files = files};
+        snprintf(name, sizeof name, "%.*s%u%s.weight", (int)(i % 7), "layers.", i,
+                 i % 11 ? "" : "\\n\xc3\xa9");
+        put_held(&want, &storage, name, tensors[i].ranks);
+    }
+    want.n--; /* the last comma */
+    put_text(&want, "},\"storage_data\":{");
+    bytes_add(&want, storage.data, storage.n - 1);
+    put_text(&want, "}}");
+    assert_int_equal(rfs_mindformers_encode_metadata(&w->tables, tensors, N, &image), 0);
+    expect_covered(image);
+    assert_true(image->n > 8);
+    assert_int_equal(image->bytes, want.n);
+    assert_true(rfs_image_memory(image) < want.n / 100);
+    struct bytes have = written(image);
+    assert_memory_equal(have.data, want.data, want.n);
+    bytes_free(&have);
+    rfs_image_free(image);
+
+    assert_int_equal(rfs_mindformers_encode_metadata(&w->tables, NULL, 0, &image), 0);
+    have = written(image);
+    bytes_free(&want);
+    put_text(&want, "{\"state_dict_metadata\":{},\"storage_data\":{}}");
+    assert_int_equal(have.n, want.n);
+    assert_memory_equal(have.data, want.data, want.n);
+    bytes_free(&have);
+    bytes_free(&want);
+    bytes_free(&storage);
+    rfs_image_free(image);
+    free(tensors);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -213,6 +317,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_trailer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_weight_map_of_mindspore, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_weight_map_of_huggingface, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_metadata_of_mindformers, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
