@@ -306,8 +306,11 @@ static int find_files(struct rfs_catalog *catalog, const struct rfs_source_spec 
         rc = rfs_scan_open(&resolved, catalog->log, &scan, err) ?: add_files(catalog, &scan, err);
     catalog->aside = scan.aside;
     scan.aside = (struct rfs_aside){0};
-    catalog->map = scan.map;
-    scan.map = (struct rfs_mapfile){0};
+    /* The maps of many saves, which wait for their readers, could take any amount of memory. */
+    if (!spec->saves) {
+        catalog->map = scan.map;
+        scan.map = (struct rfs_mapfile){0};
+    }
     if (rc || !scan.described)
         return rc;
     rc = read_chunks(catalog, &scan, spec->options->entry, err);
