@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "base/intern.h"
 #include "formats/dtype.h"
 
 #include <stdatomic.h>
@@ -134,6 +135,23 @@ bool rfs_type_bytes(const struct rfs_type *type, uint64_t *bytes);
 uint64_t rfs_type_number(const struct rfs_type *type, const uint64_t *place);
 /* Gives the place of the element with that number. */
 void rfs_type_place(const struct rfs_type *type, uint64_t number, uint64_t *place);
+
+/* The type that a caller asked for last, which the next one mostly is; begins as {0}. */
+struct rfs_last_type {
+    struct rfs_type type;
+    uint32_t number; /* 1 + its id; 0: there is none */
+};
+
+/* Returns the id of a type in a table of types, or RFS_NO_ID when out of memory. */
+static inline uint32_t rfs_type_id(struct rfs_intern *types, struct rfs_last_type *last,
+                                   const struct rfs_type *type)
+{
+    if (last->number == 0 || memcmp(&last->type, type, sizeof *type) != 0) {
+        last->type = *type;
+        last->number = 1 + rfs_intern_add(types, type, sizeof *type);
+    }
+    return last->number - 1; /* RFS_NO_ID + 1 is 0, and 0 - 1 is RFS_NO_ID */
+}
 
 /*
  * Sorts by_name, which it allocates if it is NULL, while an index is built. 0, -ENOMEM, or 1 when a

@@ -43,18 +43,12 @@ struct chunk {
     uint64_t corner; /* number of its first element, row by row */
 };
 
-/* A type, and its id in the catalogue's. */
-struct interned {
-    struct rfs_type type;
-    uint32_t number; /* 1 + the id; 0: there is none */
-};
-
 /* The chunks of a rank's file; zero-initialise. */
 struct rank_chunks {
     const struct rfs_rank_plan *plan;
     RFS_VEC(struct rfs_view_piece) pieces; /* owned; by target */
     RFS_VEC(struct chunk) chunks;          /* owned; by piece */
-    struct interned whole, piece; /* those of the last chunk: the next one mostly has them, too */
+    struct rfs_last_type whole, piece;
 };
 
 static void chunks_end(struct rank_chunks *chunks)
@@ -135,29 +129,17 @@ static uint64_t chunk_bytes(const struct listing *listing)
     return dcp_of(listing->view)->hyper ? UINT64_MAX : given ? given : CHUNK_BYTES;
 }
 
-/* Returns the id of a type, or RFS_NO_ID. LAST is one that was asked for before. */
-static uint32_t type_id(const struct listing *listing, struct interned *last,
-                        const struct rfs_type *type)
-{
-    if (last->number == 0 || memcmp(&last->type, type, sizeof *type) != 0) {
-        last->type = *type;
-        last->number = 1 + rfs_intern_add(rfs_catalog_tables(listing->view->catalog)->types, type,
-                                          sizeof *type);
-    }
-    return last->number - 1; /* RFS_NO_ID + 1 is 0, and 0 - 1 is RFS_NO_ID */
-}
-
 /* Adds a chunk of TYPE at CORNER, which begins AT bytes into the target. */
 static int add_chunk(struct listing *listing, const struct rfs_type *type, const uint64_t *corner,
                      uint64_t at)
 {
     struct rank_chunks *out = listing->out;
     struct rfs_catalog *catalog = listing->view->catalog;
-    const struct rfs_view_piece piece = {.target = listing->target,
-                                         .type = type_id(listing, &out->piece, type),
-                                         .name =
-                                             out->plan->params->targets[listing->target].shown_name,
-                                         .at = at};
+    const struct rfs_view_piece piece = {
+        .target = listing->target,
+        .type = rfs_type_id(rfs_catalog_tables(catalog)->types, &out->piece, type),
+        .name = out->plan->params->targets[listing->target].shown_name,
+        .at = at};
     const struct chunk chunk = {listing->whole, listing->shape,
                                 rfs_type_number(rfs_catalog_type(catalog, listing->whole), corner)};
 
@@ -426,7 +408,8 @@ static int add_held(struct listing *listing, const struct rfs_target *target, bo
         return -EFBIG; /* refused when the geometry was resolved */
     if (rfs_grid_replica(&geometry->dst, local, 0) != local)
         return 0;
-    listing->whole = type_id(listing, &listing->out->whole, &whole);
+    listing->whole = rfs_type_id(rfs_catalog_tables(listing->view->catalog)->types,
+                                 &listing->out->whole, &whole);
     if (listing->whole == RFS_NO_ID)
         return rfs_fail_memory(listing->err);
     if (geometry->dst.round_axis > 0)

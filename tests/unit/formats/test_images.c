@@ -234,7 +234,7 @@ static void put_text(struct bytes *bytes, const char *text)
 /* Puts what metadata.json says of a tensor of 2 * 3 numbers that each of N ranks has. */
 static void put_held(struct bytes *metadata, struct bytes *storage, const char *name, unsigned n)
 {
-    char text[512];
+    char text[1024];
     char ranks[512] = "0";
 
     for (unsigned r = 1; r < n; r++)
