@@ -425,7 +425,7 @@ static void report_read_ahead(dev_t dev, int rc)
     snprintf(line, sizeof line,
              "read-ahead stays at the kernel's default (%s); as root: echo " WANTED_KIB " > %s",
              strerror(-rc), path);
-    rfs_message_put(NULL, RESHARD_LOG_INFO, line);
+    rfs_message_put(NULL, RESHARD_LOG_DEBUG, line);
 }
 
 void rfs_keeper_raise(const struct rfs_keeper *keeper, dev_t device)
