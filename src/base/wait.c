@@ -4,35 +4,38 @@
 #include <sys/resource.h>
 #include <time.h>
 
-uint64_t rfs_wait_now(void)
+static uint64_t now_of(clockid_t clock)
 {
     struct timespec now;
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static uint64_t ns_of(const struct timeval *time)
+uint64_t rfs_wait_now(void)
 {
-    return (uint64_t)time->tv_sec * 1000000000 + (uint64_t)time->tv_usec * 1000;
+    return now_of(CLOCK_MONOTONIC);
 }
 
-/* Gives how often the thread gave its processor up, and how long it has computed. */
-static long switches(uint64_t *computed)
+static long switches(void)
 {
     struct rusage usage;
 
-    *computed = 0;
-    if (getrusage(RUSAGE_THREAD, &usage) != 0)
-        return 0;
-    *computed = ns_of(&usage.ru_utime) + ns_of(&usage.ru_stime);
-    return usage.ru_nvcsw;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nvcsw : 0;
+}
+
+/* Returns what the thread has computed, ns. getrusage knows it as of the last tick only. */
+static uint64_t computed(void)
+{
+    return now_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
 void rfs_wait_begin(struct rfs_wait *wait)
 {
-    if (wait->calm < RFS_WAIT_CLOSELY)
-        wait->switches = switches(&wait->computed);
+    if (wait->calm < RFS_WAIT_CLOSELY) {
+        wait->switches = switches();
+        wait->computed = computed();
+    }
     wait->begin = rfs_wait_now();
 }
 
@@ -46,9 +49,7 @@ uint64_t rfs_wait_end(struct rfs_wait *wait, uint64_t least)
         return 0;
     }
     wait->calm = 0;
-    if (!asked)
-        return 0;
-    uint64_t computed;
-    const long more = switches(&computed) - wait->switches;
-    return rfs_wait_is_one(took, computed - wait->computed, more) ? took : 0;
+    return asked && rfs_wait_is_one(took, computed() - wait->computed, switches() - wait->switches)
+               ? took
+               : 0;
 }

@@ -5,7 +5,7 @@
  * not compute for most of it. Memory that is filled for the first time makes threads wait for each
  * other, too, but shortly. A busy machine makes everything slow, but not this.
  *
- * This takes a getrusage call at either end, which is made at first, and later only when the times
+ * This takes two system calls at either end, which are made at first, and later only when the times
  * before were long: the fast path costs two clock_gettime calls.
  */
 #pragma once
@@ -22,7 +22,7 @@ struct rfs_wait {
     uint64_t begin;    /* ns */
     uint64_t computed; /* by the thread until then, ns */
     long switches;
-    unsigned calm; /* times in a row that were not long; from RFS_WAIT_CLOSELY on getrusage rests */
+    unsigned calm; /* times in a row that were not long; RFS_WAIT_CLOSELY: no closer look */
 };
 
 /*
@@ -37,7 +37,7 @@ static inline bool rfs_wait_is_one(uint64_t took, uint64_t computed, long switch
 void rfs_wait_begin(struct rfs_wait *wait);
 /*
  * Returns the ns since then if it took longer than LEAST and the thread waited in it; else 0, also
- * if getrusage was not called.
+ * if the system was not asked.
  */
 uint64_t rfs_wait_end(struct rfs_wait *wait, uint64_t least);
 
