@@ -42,7 +42,7 @@ def differ(got, want):
     if (got.dtype, got.shape) != (want.dtype, want.shape):
         return f"is {got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
     size = got.element_size()
-    a, b = (t.contiguous().reshape(-1).view(torch.uint8).reshape(-1, size) for t in (got, want))
+    a, b = (t.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8).reshape(-1, size) for t in (got, want))
     other = (a != b).any(1)
     if want.dtype.is_floating_point and other.any():
         nan = [t.to(torch.float32).reshape(-1).isnan() for t in (got, want)]
