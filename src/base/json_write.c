@@ -259,15 +259,11 @@ void rfs_json_print(struct rfs_json_write *json, const char *key, const char *fm
 static void put_number(struct rfs_json_write *json, const char *key, const char *sign,
                        uint64_t number)
 {
-    char text[24];
-    size_t at = sizeof text;
+    char digits[RFS_TEXT_DIGITS];
 
     begin_value(json, key);
-    do
-        text[--at] = (char)('0' + number % 10);
-    while ((number /= 10) > 0);
     put_chars(json, sign);
-    put(json, text + at, sizeof text - at);
+    put_chars(json, rfs_text_digits(number, digits));
 }
 
 void rfs_json_put_u64(struct rfs_json_write *json, const char *key, uint64_t number)

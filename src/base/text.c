@@ -253,6 +253,18 @@ unsigned rfs_text_columns(int fd)
     return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
+const char *rfs_text_digits(uint64_t number, char out[RFS_TEXT_DIGITS])
+{
+    char *at = out + RFS_TEXT_DIGITS - 1;
+
+    *at = '\0';
+    do {
+        *--at = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    return at;
+}
+
 const char *rfs_text_amount(uint64_t bytes, char out[RFS_TEXT_AMOUNT])
 {
     static const char units[] = "KMGTPE";

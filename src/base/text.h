@@ -77,6 +77,13 @@ const char *rfs_text_warning_label(int fd);
 /* Returns the columns of the terminal FD; 0: it is none, or does not say. */
 unsigned rfs_text_columns(int fd);
 
+#define RFS_TEXT_DIGITS 21
+/*
+ * Writes a number in decimal; returns its first digit, which is somewhere in OUT. For texts with
+ * very many numbers, where printf takes most of the time.
+ */
+const char *rfs_text_digits(uint64_t number, char out[RFS_TEXT_DIGITS]);
+
 #define RFS_TEXT_AMOUNT 32
 
 /* Writes "1.4 GiB"; returns OUT. */

@@ -2,6 +2,7 @@
 #include "base/vec.h"
 
 #include "base/checked.h"
+#include "base/text.h"
 
 bool rfs_vec_reserve(void **data, size_t *cap, size_t n, size_t more, size_t size)
 {
@@ -31,10 +32,9 @@ unsigned char *rfs_bytes_room(struct rfs_bytes *bytes, size_t more)
 
 bool rfs_bytes_put_number(struct rfs_bytes *bytes, uint64_t number)
 {
-    char text[24];
+    char digits[RFS_TEXT_DIGITS];
 
-    snprintf(text, sizeof text, "%" PRIu64, number);
-    return rfs_bytes_put_text(bytes, text);
+    return rfs_bytes_put_text(bytes, rfs_text_digits(number, digits));
 }
 
 void rfs_bytes_free(struct rfs_bytes *bytes)

@@ -26,8 +26,8 @@ struct rfs_wait {
 };
 
 /*
- * Says whether a thread that gave the processor up SWITCHES times waited for a quarter of TOOK ns
- * or more, of which it computed for COMPUTED ns.
+ * Says whether TOOK ns were a wait: the thread gave the processor up, SWITCHES times, and COMPUTED,
+ * the ns in which it had one, are less than three quarters of them.
  */
 static inline bool rfs_wait_is_one(uint64_t took, uint64_t computed, long switches)
 {

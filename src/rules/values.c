@@ -399,14 +399,10 @@ static int append(struct compiling *c, const char *text, size_t n)
 
 static int append_number(struct compiling *c, uint64_t value)
 {
-    char digits[20];
-    size_t at = sizeof digits;
+    char digits[RFS_TEXT_DIGITS];
+    const char *text = rfs_text_digits(value, digits);
 
-    do {
-        digits[--at] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value > 0);
-    return append(c, digits + at, sizeof digits - at);
+    return append(c, text, strlen(text));
 }
 
 int rfs_rules_spell(struct compiling *c, const struct name_part *name)

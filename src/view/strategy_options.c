@@ -101,8 +101,8 @@ static int read_names(const struct rfs_view *view, struct names *names, struct r
 }
 
 /*
- * Makes the strategy by rules for the parameters of use->source, or if that is NULL of the files,
- * but for those that view->names, once it is open, leaves out.
+ * Makes the strategy by rules for the parameters of use->source, or if that is NULL of the files.
+ * If view->names is open, the parameters of files that it leaves out need no rule.
  */
 static int make_strategy(struct rfs_view *view, const char *option, const char *value,
                          const struct rfs_layout_rules_use *use, struct rfs_log *log,

@@ -185,7 +185,8 @@ static void put_slices(struct rfs_json_write *json, struct rfs_bytes *key,
 
 /* ---- the text in parts ----------------------------------------------------------------------- */
 
-#define PART_BYTES ((uint64_t)256 << 10) /* at least, but for the last of a section */
+/* The least bytes of a part. The last part of a section may have fewer. */
+#define PART_BYTES ((uint64_t)256 << 10)
 
 /* The two objects in the file; each has members of every tensor. */
 enum section { OF_TENSORS, OF_SLICES, N_SECTIONS };

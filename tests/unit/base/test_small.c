@@ -7,6 +7,7 @@
 #include "base/processor.h"
 #include "base/store.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -146,6 +147,18 @@ static void test_sort(void **state)
             assert_int_equal(keys[place[i]], keys[i]);
         assert_true(in_order == 4 ? compared == 4 : compared > 1);
     }
+}
+
+static void test_digits(void **state)
+{
+    char out[RFS_TEXT_DIGITS];
+
+    (void)state;
+    assert_string_equal(rfs_text_digits(0, out), "0");
+    assert_string_equal(rfs_text_digits(9, out), "9");
+    assert_string_equal(rfs_text_digits(10, out), "10");
+    assert_string_equal(rfs_text_digits(1203, out), "1203");
+    assert_string_equal(rfs_text_digits(UINT64_MAX, out), "18446744073709551615");
 }
 
 static void test_publish(void **state)
@@ -346,11 +359,17 @@ static void test_processor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),     cmocka_unit_test(test_reserve),
-        cmocka_unit_test(test_at),        cmocka_unit_test(test_bisect),
-        cmocka_unit_test(test_sort),      cmocka_unit_test(test_publish),
-        cmocka_unit_test(test_once),      cmocka_unit_test(test_read_whole),
-        cmocka_unit_test(test_quotes),    cmocka_unit_test(test_the_first_failure_keeps_its_code),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_reserve),
+        cmocka_unit_test(test_at),
+        cmocka_unit_test(test_bisect),
+        cmocka_unit_test(test_sort),
+        cmocka_unit_test(test_digits),
+        cmocka_unit_test(test_publish),
+        cmocka_unit_test(test_once),
+        cmocka_unit_test(test_read_whole),
+        cmocka_unit_test(test_quotes),
+        cmocka_unit_test(test_the_first_failure_keeps_its_code),
         cmocka_unit_test(test_processor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
