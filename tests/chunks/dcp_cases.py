@@ -22,6 +22,7 @@ import dcp_program as program
 import safetensors_file
 from chosen import Chosen
 from dcp_program import Boxes, Listed, PerRank, Plain, Sharded, Staged, Strided
+from tensor_bytes import bits
 
 FIXED = {}
 OLD = program.VERSION < (2, 2)  # saves no mesh of several axes, nor what is empty on some rank
@@ -32,11 +33,6 @@ DTYPES = [name for name in ("float32", "float32", "bfloat16", "bfloat16", "float
                             "int8", "uint8", "bool", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2",
                             "complex64") if program.can_save(name)]
 OBJECTS = [7, "text", 0.5, None, [1, 2, 3], ("a", 1), {"betas": (0.9, 0.95)}, b"bytes"]
-
-
-def bits(tensor):
-    """The bytes of a tensor, row by row: NaN compare like the others."""
-    return bytes(tensor.contiguous().reshape(-1).view(torch.uint8).numpy()) if tensor.numel() else b""
 
 
 def describe_tensor(tensor):

@@ -21,6 +21,7 @@ import dcp_program
 import hyper_program
 from dcp_cases import numbered
 from dcp_program import Plain, Sharded
+from tensor_bytes import bits
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(here, "..", "torch"))
@@ -37,10 +38,6 @@ SHARDED = {(name,): Sharded(full, (2,), [0]) if full.ndim else Plain(full) for n
 
 
 # ---- the truth -----------------------------------------------------------------------------------------------
-
-
-def bits(tensor):
-    return bytes(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()) if tensor.numel() else b""
 
 
 class Near:

@@ -14,6 +14,7 @@ import torch
 
 import compared
 import zero_program as program
+from tensor_bytes import bits
 
 FIXED = {}
 
@@ -21,10 +22,6 @@ FIXED = {}
 def fixed(function):
     FIXED[function.__name__.replace("_", "-")] = function
     return function
-
-
-def bits(tensor):
-    return bytes(tensor.contiguous().reshape(-1).view(torch.uint8).numpy()) if tensor.numel() else b""
 
 
 def near(have, want):

@@ -14,6 +14,7 @@ import reshard
 import safetensors_file
 import torch
 from layouts import Item, Layout, Strategy
+from tensor_bytes import byte_view
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 KINDS = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "I64": torch.int64,
@@ -42,7 +43,7 @@ def differ(got, want):
     if (got.dtype, got.shape) != (want.dtype, want.shape):
         return f"is {got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
     size = got.element_size()
-    a, b = (t.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8).reshape(-1, size) for t in (got, want))
+    a, b = (byte_view(t).reshape(-1, size) for t in (got, want))
     other = (a != b).any(1)
     if want.dtype.is_floating_point and other.any():
         nan = [t.to(torch.float32).reshape(-1).isnan() for t in (got, want)]
