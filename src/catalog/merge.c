@@ -221,15 +221,50 @@ static const char *name_text(const struct work *work, uint32_t name)
     return rfs_intern_text(work->merge->tables->names, name);
 }
 
+/* Takes the next of the prefixes "a:b" off *LIST; N is its length. NULL: there is none. */
+static const char *take_prefix(const char **list, size_t *n)
+{
+    const char *prefix = *list ? *list + strspn(*list, ":") : "";
+
+    *n = strcspn(prefix, ":");
+    *list = prefix + *n;
+    return *n > 0 ? prefix : NULL;
+}
+
 static bool is_skipped(const char *skip, const char *name)
 {
-    while (skip && *skip) {
-        const size_t n = strcspn(skip, ":");
-        if (n > 0 && strncmp(name, skip, n) == 0)
+    const char *prefix;
+    size_t n;
+
+    while ((prefix = take_prefix(&skip, &n)) != NULL)
+        if (strncmp(name, prefix, n) == 0)
             return true;
-        skip += n + (skip[n] == ':');
-    }
     return false;
+}
+
+static bool begins_a_name(const struct work *work, const char *prefix, size_t n)
+{
+    const struct rfs_merge *merge = work->merge;
+
+    for (size_t i = 0; i < merge->n; i++)
+        for (size_t k = 0; k < merge->indexes[i]->n; k++)
+            if (strncmp(name_text(work, merge->indexes[i]->entries[k].name), prefix, n) == 0)
+                return true;
+    return false;
+}
+
+/* Warns of prefixes that begin no name: what they should leave out stays. */
+static void tell_unskipped(const struct work *work)
+{
+    const char *rest = work->merge->skip;
+    const char *prefix;
+    size_t n;
+
+    while ((prefix = take_prefix(&rest, &n)) != NULL)
+        if (!begins_a_name(work, prefix, n))
+            rfs_log(work->merge->log, RFS_WARNING,
+                    "%s: option segmented_skip: no name in its folder begins with '%.*s'",
+                    work->merge->files[0], (int)n, prefix);
 }
 
 /* Checks that every entry of the map is in its file. */
@@ -399,6 +434,7 @@ int rfs_merge(const struct rfs_merge *merge, struct rfs_index **out, struct rfs_
         rc = collect(&work) ?: settle_names(&work);
     if (rc)
         return rc;
+    tell_unskipped(&work);
     if (work.n == 0 || work.n > UINT32_MAX)
         return rfs_fail(err, -EINVAL, RFS_IN(merge->files[0]),
                         merge->skip ? "fewer prefixes in segmented_skip" : REMEDY_SAVE,

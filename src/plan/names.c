@@ -76,19 +76,99 @@ static char *take_part(char **list)
     return trim(part);
 }
 
+/* ---- patterns -------------------------------------------------------------------------------- */
+
+#define PATTERNS_MOST 1024 /* each name is compared with all */
+
+/* The patterns of only=, drop= or dtype=. */
+struct choice {
+    char *text; /* cut into patterns; NULL: the option is not given */
+    RFS_VEC(const char *) patterns;
+    _Atomic unsigned char *used; /* [patterns] a name that was looked up is like it */
+};
+
+static int add_to_choice(const char *option, const char *pattern, struct rfs_arena *memory,
+                         struct choice *choice, struct rfs_error *err)
+{
+    if (choice->patterns.n == PATTERNS_MOST)
+        return rfs_fail_usage(err, "a shorter pattern with a *",
+                              "option %s has more than %d patterns", option, PATTERNS_MOST);
+    RFS_ADD(memory, &choice->patterns, pattern);
+    return 0;
+}
+
+/* Ends the patterns. 0 or -ENOMEM. */
+static int end_choice(struct rfs_arena *memory, struct choice *choice, struct rfs_error *err)
+{
+    choice->used = rfs_arena_zeros(memory, choice->patterns.n, sizeof *choice->used);
+    return memory->failed ? rfs_fail_memory(err) : 0;
+}
+
+static int parse_choice(const char *option, const char *text, struct rfs_arena *memory,
+                        struct choice *out, struct rfs_error *err)
+{
+    if (!text)
+        return 0;
+    out->text = rfs_arena_text(memory, text, strlen(text));
+    for (char *rest = out->text; rest;) {
+        const char *pattern = take_part(&rest);
+        if (!*pattern)
+            return rfs_fail_usage(err, "patterns with one ; between, such as 'model.*;lm_head.*'",
+                                  "option %s: a pattern is empty", option);
+        const int rc = add_to_choice(option, pattern, memory, out, err);
+        if (rc)
+            return rc;
+    }
+    return end_choice(memory, out, err);
+}
+
+/* Marks pattern I; threads that find it marked don't write into the line that others read. */
+static void mark_used(const struct choice *choice, size_t i)
+{
+    if (!atomic_load_explicit(&choice->used[i], memory_order_relaxed))
+        atomic_store_explicit(&choice->used[i], 1, memory_order_relaxed);
+}
+
+/* Returns whether a name is like a pattern, and marks each pattern that it is like. */
+static bool is_chosen(const struct choice *choice, const char *name)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < choice->patterns.n; i++)
+        if (rfs_glob_match(choice->patterns.data[i], name)) {
+            mark_used(choice, i);
+            any = true;
+        }
+    return any;
+}
+
+/* Finds the first pattern from FROM on that no name was like; the number of patterns: none. */
+static size_t find_unused(const struct choice *choice, size_t from)
+{
+    while (from < choice->patterns.n &&
+           atomic_load_explicit(&choice->used[from], memory_order_relaxed))
+        from++;
+    return from;
+}
+
+/* Returns the first pattern if no name was like any; NULL: one was, or there are none. */
+static const char *none_used(const struct choice *choice)
+{
+    for (size_t i = 0; i < choice->patterns.n; i++)
+        if (find_unused(choice, i) != i)
+            return NULL;
+    return choice->patterns.n > 0 ? choice->patterns.data[0] : NULL;
+}
+
 /* ---- dtype= ---------------------------------------------------------------------------------- */
 
 #define DTYPE_REMEDY "dtype=bfloat16, or dtype=bfloat16;*.norm.*=float32;lm_head.*=keep"
 #define KEEP RFS_DTYPE_COUNT
 
-struct dtype_rule {
-    const char *pattern;
-    enum rfs_dtype to; /* or KEEP */
-};
-
 struct dtype_rules {
-    RFS_VEC(struct dtype_rule) rules;
-    bool has_other; /* a rule without a pattern was there: */
+    struct choice names;        /* a pattern is used if it is the first that a name is like */
+    RFS_VEC(enum rfs_dtype) to; /* [names.patterns] or KEEP */
+    bool has_other;             /* a rule without a pattern was there: */
     enum rfs_dtype other;
 };
 
@@ -111,28 +191,29 @@ static int add_rule(struct dtype_rules *rules, char *text, struct rfs_arena *mem
                     struct rfs_error *err)
 {
     char *equals = strrchr(text, '=');
-    struct dtype_rule rule = {.pattern = NULL};
+    const char *pattern = NULL;
+    enum rfs_dtype type;
 
     if (equals) {
         *equals = '\0';
-        rule.pattern = trim(text);
+        pattern = trim(text);
     }
     const char *to = trim(equals ? equals + 1 : text);
-    if (!parse_target(to, &rule.to))
+    if (!parse_target(to, &type))
         return rfs_fail_usage(
             err, DTYPE_REMEDY,
             "option dtype: '%s' is not float16, bfloat16, float32, float64 or keep", to);
-    if (rule.pattern && !*rule.pattern)
+    if (pattern && !*pattern)
         return rfs_fail_usage(err, DTYPE_REMEDY,
                               "option dtype: a rule has no pattern before its =");
-    if (!rule.pattern && rules->has_other)
+    if (!pattern && rules->has_other)
         return rfs_fail_usage(err, DTYPE_REMEDY, "option dtype: two rules are without a pattern");
-    if (rule.pattern) {
-        RFS_ADD(memory, &rules->rules, rule);
-    } else {
-        rules->has_other = true;
-        rules->other = rule.to;
+    if (pattern) {
+        RFS_ADD(memory, &rules->to, type);
+        return add_to_choice("dtype", pattern, memory, &rules->names, err);
     }
+    rules->has_other = true;
+    rules->other = type;
     return 0;
 }
 
@@ -148,7 +229,7 @@ static int parse_rules(const char *text, struct rfs_arena *memory, struct dtype_
         if (rc)
             return rc;
     }
-    return memory->failed ? rfs_fail_memory(err) : 0;
+    return memory->failed ? rfs_fail_memory(err) : end_choice(memory, &rules->names, err);
 }
 
 bool rfs_names_dtype_is(const char *text, enum rfs_dtype dtype)
@@ -157,75 +238,27 @@ bool rfs_names_dtype_is(const char *text, enum rfs_dtype dtype)
     struct dtype_rules *rules;
     struct rfs_error err;
 
-    return parse_rules(text, &memory, &rules, &err) == 0 && rules->rules.n == 0 &&
-           rules->has_other && rules->other == dtype;
+    return parse_rules(text, &memory, &rules, &err) == 0 && rules->to.n == 0 && rules->has_other &&
+           rules->other == dtype;
 }
 
-/* Returns the dtype of a parameter of that name: FROM where no rule says otherwise. */
+/*
+ * Returns the dtype of a parameter of that name, FROM where no rule says otherwise, and marks the
+ * pattern that counts.
+ */
 static enum rfs_dtype find_dtype(const struct dtype_rules *rules, const char *name,
                                  enum rfs_dtype from)
 {
     enum rfs_dtype to = rules->has_other ? rules->other : KEEP;
+    size_t i = 0;
 
-    for (size_t i = 0; i < rules->rules.n; i++)
-        if (rfs_glob_match(rules->rules.data[i].pattern, name)) {
-            to = rules->rules.data[i].to;
-            break;
-        }
-    return to == KEEP ? from : to;
-}
-
-/* ---- only= and drop= ------------------------------------------------------------------------- */
-
-#define PATTERNS_MOST 1024 /* each name is compared with all */
-
-/* The patterns of only= or drop=. */
-struct choice {
-    char *text; /* cut into patterns; NULL: the option is not given */
-    RFS_VEC(const char *) patterns;
-    _Atomic unsigned char *used; /* [patterns] a name that was looked up is like it */
-};
-
-static int parse_choice(const char *option, const char *text, struct rfs_arena *memory,
-                        struct choice *out, struct rfs_error *err)
-{
-    if (!text)
-        return 0;
-    out->text = rfs_arena_text(memory, text, strlen(text));
-    for (char *rest = out->text; rest;) {
-        const char *pattern = take_part(&rest);
-        if (!*pattern)
-            return rfs_fail_usage(err, "patterns with one ; between, such as 'model.*;lm_head.*'",
-                                  "option %s: a pattern is empty", option);
-        if (out->patterns.n == PATTERNS_MOST)
-            return rfs_fail_usage(err, "a shorter pattern with a *",
-                                  "option %s has more than %d patterns", option, PATTERNS_MOST);
-        RFS_ADD(memory, &out->patterns, pattern);
+    while (i < rules->to.n && !rfs_glob_match(rules->names.patterns.data[i], name))
+        i++;
+    if (i < rules->to.n) {
+        mark_used(&rules->names, i);
+        to = rules->to.data[i];
     }
-    out->used = rfs_arena_zeros(memory, out->patterns.n, sizeof *out->used);
-    return memory->failed ? rfs_fail_memory(err) : 0;
-}
-
-/* Returns whether a name is like a pattern, and marks each pattern that it is like. */
-static bool is_chosen(const struct choice *choice, const char *name)
-{
-    bool any = false;
-
-    for (size_t i = 0; i < choice->patterns.n; i++)
-        if (rfs_glob_match(choice->patterns.data[i], name)) {
-            atomic_store_explicit(&choice->used[i], 1, memory_order_relaxed);
-            any = true;
-        }
-    return any;
-}
-
-/* Finds the first pattern from FROM on that no name was like; the number of patterns: none. */
-static size_t find_unused(const struct choice *choice, size_t from)
-{
-    while (from < choice->patterns.n &&
-           atomic_load_explicit(&choice->used[from], memory_order_relaxed))
-        from++;
-    return from;
+    return to == KEEP ? from : to;
 }
 
 /* ---- names= ---------------------------------------------------------------------------------- */
@@ -788,6 +821,15 @@ const char *rfs_names_shown(const struct rfs_names *names, const char *name)
     return rfs_names_has(names, renamed) ? renamed : NULL;
 }
 
+void rfs_names_look(const struct rfs_names *names, const char *name)
+{
+    const char *renamed = rfs_names_renamed(names, name);
+
+    rfs_names_has(names, renamed);
+    if (names && names->rules && renamed)
+        find_dtype(names->rules, renamed, KEEP);
+}
+
 enum rfs_dtype rfs_names_dtype(const struct rfs_names *names, const char *name, enum rfs_dtype from)
 {
     return names && names->rules && rfs_dtype_is_float(from) ? find_dtype(names->rules, name, from)
@@ -815,22 +857,31 @@ static bool tell_unmapped(const struct rfs_names *names, char *out, size_t cap)
     return unused.n > 0;
 }
 
-static bool tell_undropped(const struct rfs_names *names, char *out, size_t cap)
+static bool tell_unlike(const struct choice *choice, const char *option, const char *why, char *out,
+                        size_t cap)
 {
-    const struct choice *drop = names ? &names->drop : NULL;
     struct rfs_text_names unused = {.n = 0};
 
-    for (size_t i = 0; drop && (i = find_unused(drop, i)) < drop->patterns.n; i++)
-        rfs_text_add_name(&unused, NAMES_TOLD, drop->patterns.data[i]);
+    for (size_t i = 0; (i = find_unused(choice, i)) < choice->patterns.n; i++)
+        rfs_text_add_name(&unused, NAMES_TOLD, choice->patterns.data[i]);
     if (unused.n > 0)
-        snprintf(out, cap, "option %s: no name is like %s", names->drop_option, unused.text);
+        snprintf(out, cap, "option %s: no name %s %s", option, why, unused.text);
     return unused.n > 0;
 }
 
 bool rfs_names_unused(const struct rfs_names *names, enum rfs_names_part part, char *out,
                       size_t cap)
 {
-    return part == RFS_NAMES_MAP ? tell_unmapped(names, out, cap) : tell_undropped(names, out, cap);
+    switch (part) {
+    case RFS_NAMES_MAP:
+        return tell_unmapped(names, out, cap);
+    case RFS_NAMES_DROP:
+        return names && tell_unlike(&names->drop, names->drop_option, "is like", out, cap);
+    case RFS_NAMES_DTYPE:
+        break;
+    }
+    return names && names->rules &&
+           tell_unlike(&names->rules->names, "dtype", "is left for", out, cap);
 }
 
 int rfs_names_fail_unmet(const struct rfs_names *names, struct rfs_error *err)
@@ -850,14 +901,14 @@ const char *rfs_names_unmet(const struct rfs_names *names, const char **option)
     if (names->map && !atomic_load_explicit(&names->map->met, memory_order_relaxed))
         return names->map->path;
     const struct choice *only = &names->only;
-    const struct choice *drop = &names->drop;
     const size_t i = find_unused(only, 0);
-
-    *option = i < only->patterns.n ? "only" : names->drop_option;
+    *option = "only";
     if (i < only->patterns.n)
         return only->patterns.data[i];
-    for (size_t k = 0; k < drop->patterns.n; k++)
-        if (find_unused(drop, k) != k)
-            return NULL;
-    return drop->patterns.n > 0 ? drop->patterns.data[0] : NULL;
+    *option = names->drop_option;
+    const char *undropped = none_used(&names->drop);
+    if (undropped)
+        return undropped;
+    *option = "dtype";
+    return names->rules ? none_used(&names->rules->names) : NULL;
 }

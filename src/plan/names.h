@@ -75,6 +75,9 @@ bool rfs_names_has(const struct rfs_names *names, const char *renamed);
 /* Returns the name that NAME is shown by, as rfs_names_renamed does; NULL when it is left out. */
 const char *rfs_names_shown(const struct rfs_names *names, const char *name);
 
+/* Looks a name of the source up, so that all that it is like is marked. NAMES may be NULL. */
+void rfs_names_look(const struct rfs_names *names, const char *name);
+
 /*
  * Says whether NAME is left out because it is none of a weight. O(patterns of the shipped rules).
  */
@@ -89,17 +92,17 @@ enum rfs_dtype rfs_names_dtype(const struct rfs_names *names, const char *name,
 
 /*
  * Writes a line about the names of the map that were not looked up so far, or about the patterns of
- * drop= that no name looked up so far is like. Called after a file was planned: then all names of
- * the source strategy and of the file's sources were looked up. False: there are none.
+ * drop= that no name looked up so far is like, or of dtype= that none has as the first that it is
+ * like. False: there are none.
  */
-enum rfs_names_part { RFS_NAMES_MAP, RFS_NAMES_DROP };
+enum rfs_names_part { RFS_NAMES_MAP, RFS_NAMES_DROP, RFS_NAMES_DTYPE };
 bool rfs_names_unused(const struct rfs_names *names, enum rfs_names_part part, char *out,
                       size_t cap);
 
 /*
  * Returns what makes no sense of the options, and the name of its option: the path of a map of
  * which no name was looked up so far, a pattern of only= that none of these names is like, or the
- * first pattern of drop= when none of them is like any. NULL: there is nothing.
+ * first pattern of drop= or of dtype= when none of them is like any. NULL: there is nothing.
  */
 const char *rfs_names_unmet(const struct rfs_names *names, const char **option);
 /* Refuses the map, none of whose names was looked up. -EINVAL with *err filled. */

@@ -21,6 +21,7 @@ enum rfs_note_kind {
     RFS_NOTE_FEW_MATCH,       /* the strategy has few of the tensors */
     RFS_NOTE_UNUSED_NAMES,    /* names= has names that no parameter has */
     RFS_NOTE_UNDROPPED,       /* drop= has patterns that no name is like */
+    RFS_NOTE_UNTYPED,         /* dtype= has patterns that no name is left for */
     RFS_NOTE_NEWER_FILE,      /* than the metadata */
     RFS_NOTE_REPLICA,         /* read instead of a lost rank [global rank] */
     RFS_NOTE_DAMAGED,         /* a checkpoint of a stage [stage] */

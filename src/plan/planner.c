@@ -33,7 +33,7 @@ static void take_name(const struct rfs_planner *planner, const char *name, struc
     const struct rfs_names *names = planner->config.names;
 
     if (!nearest) {
-        rfs_names_shown(names, name);
+        rfs_names_look(names, name);
         return;
     }
     const char *renamed = rfs_names_renamed(names, name);
@@ -111,22 +111,33 @@ static int check_unmet(struct rfs_planning *planning)
     struct nearest nearest = {.pattern = pattern};
     take_all(planning, &nearest);
     char remedy[NEAREST_BYTES + 16];
-    snprintf(remedy, sizeof remedy, "%s='%s'", option, nearest.name);
+    snprintf(remedy, sizeof remedy, "%s='%s%s'", option, nearest.name,
+             strcmp(option, "dtype") == 0 ? "=TYPE" : "");
     return rfs_fail_usage(planning->err, *nearest.name ? remedy : "a checkpoint with tensors",
                           "option %s: no name is like '%s'", option, pattern);
 }
 
-/* Makes notes on the parts of options that no parameter met, once a file is planned. */
-static void note_unused(const struct rfs_planner *planner)
+/* Makes a note on the parts of an option that no parameter of the source met. */
+static void note_part(const struct rfs_planning *planning, enum rfs_names_part part,
+                      enum rfs_note_kind kind)
 {
+    const struct rfs_names *names = planning->planner->config.names;
     char unused[RFS_NOTE_BYTES];
 
-    if (rfs_notes_are_new(planner, RFS_NOTE_UNUSED_NAMES, 0) &&
-        rfs_names_unused(planner->config.names, RFS_NAMES_MAP, unused, sizeof unused))
-        rfs_notes_add(planner, RFS_NOTE_UNUSED_NAMES, RFS_WARNING, "%s", unused);
-    if (rfs_notes_are_new(planner, RFS_NOTE_UNDROPPED, 0) &&
-        rfs_names_unused(planner->config.names, RFS_NAMES_DROP, unused, sizeof unused))
-        rfs_notes_add(planner, RFS_NOTE_UNDROPPED, RFS_WARNING, "%s", unused);
+    if (!rfs_names_unused(names, part, unused, sizeof unused) ||
+        !rfs_notes_are_new(planning->planner, kind, 0))
+        return;
+    take_all(planning, NULL);
+    if (rfs_names_unused(names, part, unused, sizeof unused))
+        rfs_notes_add(planning->planner, kind, RFS_WARNING, "%s", unused);
+}
+
+/* Makes notes on the parts of options that no parameter met, once a file is planned. */
+static void note_unused(const struct rfs_planning *planning)
+{
+    note_part(planning, RFS_NAMES_MAP, RFS_NOTE_UNUSED_NAMES);
+    note_part(planning, RFS_NAMES_DROP, RFS_NOTE_UNDROPPED);
+    note_part(planning, RFS_NAMES_DTYPE, RFS_NOTE_UNTYPED);
 }
 
 static void plan_free(struct rfs_rank_plan **plan)
@@ -531,6 +542,8 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
     struct rfs_use use;
     rfs_catalog_begin(planner->config.catalog, &use);
     const int rc = make_plan(&planning, plan);
+    if (!rc)
+        note_unused(&planning);
     rfs_catalog_end(planner->config.catalog, &use);
     if (rc)
         return rc;
@@ -538,7 +551,6 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
     struct rfs_rank_plan *expected = NULL; /* rfs_planner_ready acquires what this releases */
     if (atomic_compare_exchange_strong(&planner->ranks[rank], &expected, plan))
         expected = RFS_STEAL(plan);
-    note_unused(planner);
     *out = expected; /* ours, or the equal one of a thread that was faster */
     return 0;
 }

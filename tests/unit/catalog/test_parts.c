@@ -307,6 +307,13 @@ static void test_segments(void **state)
     f->options.segmented_skip = (char *)"::b.w:";
     open_source(f);
     index_is(f, index_of(f, 0, RFS_NO_RANK), "a.w@1 c.w@1 d.w@1");
+    assert_int_equal(f->lines.n, 0);
+    f->options.segmented_skip = (char *)"a:w";
+    open_source(f);
+    index_is(f, index_of(f, 0, RFS_NO_RANK), "b.w@0 c.w@1 d.w@1");
+    assert_int_equal(f->lines.n, 1);
+    assert_non_null(
+        strstr(f->lines.last, "option segmented_skip: no name in its folder begins with 'w'"));
     f->options.segmented_skip = (char *)"a:b:c:d";
     REFUSED(f, -EINVAL, "no parameter is left", "fewer prefixes in segmented_skip");
 }

@@ -310,6 +310,38 @@ static void test_refused_choices(void **state)
     rfs_names_free(names);
 }
 
+/* Patterns of dtype= that no name has as the first that it is like. */
+static void test_unmet_types(void **state)
+{
+    const struct rfs_names_config config = {.drop = "x", .dtype = "b.*=float32;*=float16;*.w=keep"};
+    struct rfs_names *names;
+    const char *option;
+    char text[1000] = "";
+    (void)state;
+    assert_int_equal(rfs_names_open(&config, &names, NULL), 0);
+    rfs_names_look(names, "x"); /* left out, and a name of the source all the same */
+    assert_null(rfs_names_unmet(names, &option));
+    assert_true(rfs_names_unused(names, RFS_NAMES_DTYPE, text, sizeof text));
+    assert_string_equal(text, "option dtype: no name is left for b.*, *.w");
+    assert_int_equal(rfs_names_dtype(names, "b.w", RFS_FLOAT64), RFS_FLOAT32);
+    assert_true(rfs_names_unused(names, RFS_NAMES_DTYPE, text, sizeof text));
+    assert_string_equal(text, "option dtype: no name is left for *.w");
+    rfs_names_free(names);
+
+    names = open_dtype("bfloat16;b.*=float32;c=keep");
+    rfs_names_look(names, "a");
+    assert_string_equal(rfs_names_unmet(names, &option), "b.*");
+    assert_string_equal(option, "dtype");
+    rfs_names_look(names, "c");
+    assert_null(rfs_names_unmet(names, &option));
+    rfs_names_free(names);
+
+    names = open_dtype("bfloat16");
+    assert_null(rfs_names_unmet(names, &option));
+    assert_false(rfs_names_unused(names, RFS_NAMES_DTYPE, text, sizeof text));
+    rfs_names_free(names);
+}
+
 /* What no name that was looked up is like. */
 static void test_unmet_choices(void **state)
 {
@@ -550,6 +582,7 @@ int main(void)
         cmocka_unit_test(test_choices),
         cmocka_unit_test_setup_teardown(test_refused_choices, set_up, tear_down),
         cmocka_unit_test(test_unmet_choices),
+        cmocka_unit_test(test_unmet_types),
         cmocka_unit_test_setup_teardown(test_report, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_patterns, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused_patterns, set_up, tear_down),

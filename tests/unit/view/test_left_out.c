@@ -260,6 +260,20 @@ static void test_patterns_without_a_name(void **state)
     fixture_end(&f);
 }
 
+static void test_types_without_a_name(void **state)
+{
+    struct fixture f;
+    (void)state;
+
+    make_pipeline(&f);
+    expect_failure(&f, "dtype=float16;a.x.*=float32", true,
+                   "option dtype: no name is like 'a.x.*'; try: dtype='a.x=TYPE'");
+    expect_failure(&f, "drop=a.*,dtype=c.y=float32", true, "try: dtype='a.y=TYPE'");
+    expect_values_by(&f, "only=a.?,dtype=other=keep",
+                     (const char *const[]){"a.x", "ax", "a.y", "ay", NULL});
+    fixture_end(&f);
+}
+
 /* Rank 0 reads nothing of the stage that has "b.x" and "other", which no strategy knows. */
 static void test_a_name_of_another_stage(void **state)
 {
@@ -651,6 +665,7 @@ int main(void)
         cmocka_unit_test(test_what_is_wrong_with_it),
         cmocka_unit_test(test_patterns_of_shown_names),
         cmocka_unit_test(test_patterns_without_a_name),
+        cmocka_unit_test(test_types_without_a_name),
         cmocka_unit_test(test_a_name_of_another_stage),
         cmocka_unit_test(test_nothing_left),
         cmocka_unit_test(test_rules_for_what_is_shown),
