@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "plan/internal.h"
+#include "rules/hf_config.h"
 
 void rfs_by_rules_free(struct rfs_by_rules *by_rules)
 {
@@ -65,7 +66,8 @@ static int compile(struct rfs_by_rules *by_rules, struct rfs_error *err)
     for (size_t i = 0; i < params->n; i++)
         tensors[i] = (struct rfs_rules_tensor){rfs_catalog_name(catalog, params->targets[i].name),
                                                rfs_catalog_type(catalog, params->targets[i].type)};
-    const int rc = rfs_rules_compile(by_rules->config.rules, &input, &by_rules->map, err);
+    const int rc = rfs_rules_compile(by_rules->config.rules, &input, &by_rules->map, err)
+                       ?: rfs_hf_config_check(input.config, err);
     if (rc)
         return rc;
     const size_t lost = by_rules->map->lost;

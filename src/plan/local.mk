@@ -15,6 +15,8 @@ librfs_la_SOURCES += \
 	src/plan/needed.h \
 	src/plan/notes.c \
 	src/plan/notes.h \
+	src/plan/own_config.c \
+	src/plan/own_config.h \
 	src/plan/params.c \
 	src/plan/pieces.c \
 	src/plan/pieces.h \

@@ -13,8 +13,8 @@
 #include "catalog/catalog.h"
 #include "formats/formats.h"
 #include "layout/stages.h"
+#include "plan/own_config.h"
 #include "rules/cuts.h"
-#include "rules/hf_config.h"
 
 #include <sys/stat.h>
 
@@ -240,55 +240,17 @@ static const struct rfs_hf_value *find_value(const struct rfs_hf_config *config,
     return value;
 }
 
-int rfs_plan_own_config(struct rfs_catalog *catalog, struct rfs_hf_config **out,
-                        struct rfs_error *err)
-{
-    RFS_CLEANUP(rfs_bytes_free) struct rfs_bytes text = {0};
-    const struct rfs_format_row *row = &rfs_formats[rfs_catalog_format(catalog)];
-    struct rfs_files *files = rfs_catalog_files(catalog);
-    const uint32_t rank = rfs_catalog_lowest(catalog);
-    const uint32_t file = rfs_catalog_file(catalog, rank);
-    const struct rfs_index *index;
-    struct rfs_reading reading;
-
-    *out = NULL;
-    if (!row->config || rfs_catalog_chunks(catalog))
-        return 0;
-    const char *path = rfs_files_path(files, file);
-    int rc = rfs_catalog_index(catalog, rank, RFS_NO_RANK, &index, err);
-    if (rc)
-        return rc;
-    rc = rfs_reading_begin(files, file, &reading);
-    if (rc)
-        return rfs_files_fail(err, path, rc);
-    const struct rfs_format_file headers = {.from = RFS_READING_SOURCE(&reading, path),
-                                            .tables = rfs_catalog_tables(catalog)};
-    rc = row->config(&headers, index, &text, err);
-    const int end = rfs_reading_end(&reading);
-    if (rc || end)
-        return rc ? rc : rfs_files_fail(err, path, end);
-    return rfs_hf_config_read(path, (const char *)text.data, text.n, out, err);
-}
-
 int rfs_plan_model_open(struct rfs_plan_model *model, struct rfs_error *err)
 {
-    static const char *const names[] = {"config.json", "params.json"};
-
-    if (!model->config && model->hf_config)
-        return rfs_hf_config_open(model->store, model->hf_config, &model->config, err);
-    for (size_t i = 0; i < sizeof names / sizeof *names && !model->config; i++) {
-        RFS_FREE char *beside = rfs_path_join(model->source, names[i]);
-        if (!beside)
-            return rfs_fail_memory(err);
-        const int rc = rfs_store_there(model->store, beside)
-                           ? rfs_hf_config_open(model->store, beside, &model->config, err)
-                           : 0;
-        if (rc)
-            return rc;
-    }
-    return model->config || !model->catalog
-               ? 0
-               : rfs_plan_own_config(model->catalog, &model->config, err);
+    if (model->config)
+        return 0;
+    if (model->hf_config)
+        return rfs_plan_given_config(model->store, model->hf_config, model->source, model->catalog,
+                                     &model->config, err);
+    const int rc = rfs_plan_folder_config(model->store, model->source, &model->config, err);
+    return rc || model->config || !model->catalog
+               ? rc
+               : rfs_plan_file_config(model->catalog, &model->config, err);
 }
 
 int rfs_plan_model_number(void *ctx, const char *key, uint64_t *number, struct rfs_error *err)
@@ -303,7 +265,7 @@ int rfs_plan_model_number(void *ctx, const char *key, uint64_t *number, struct r
         return rfs_fail(err, -EINVAL, RFS_IN(rfs_hf_config_name(model->config)), NULL,
                         "%s is not a count", value->key);
     *number = (uint64_t)value->number;
-    return 0;
+    return rfs_hf_config_check(model->config, err);
 }
 
 void rfs_plan_model_end(struct rfs_plan_model *model)

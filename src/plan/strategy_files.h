@@ -42,12 +42,6 @@ struct rfs_plan_model {
 };
 /* Opens the config; it stays NULL where there is none. 0, or -errno with *err filled. */
 int rfs_plan_model_open(struct rfs_plan_model *model, struct rfs_error *err);
-/*
- * Opens what the first file of a source says of its model, by the row of its format. *out is owned
- * by the caller; NULL: it says nothing. 0, or -errno with *err filled.
- */
-int rfs_plan_own_config(struct rfs_catalog *catalog, struct rfs_hf_config **out,
-                        struct rfs_error *err);
 /* Finds a number for rules of layouts (struct rfs_layout_rules_use); CTX is a model. */
 int rfs_plan_model_number(void *ctx, const char *key, uint64_t *number, struct rfs_error *err);
 void rfs_plan_model_end(struct rfs_plan_model *model);

@@ -10,22 +10,34 @@
 #include "base/store.h"
 #include "base/vec.h"
 
+#include <stdatomic.h>
+
 #define MOST_BYTES ((size_t)16 << 20)
 #define TREE_BYTES ((size_t)64 << 20)
 #define MOST_LEVELS 8 /* nesting of objects */
 #define REMEDY "the config.json of the model, as HuggingFace has it"
+
+/* What a config is compared with. */
+struct against {
+    struct rfs_hf_config *own;
+    _Atomic(const struct rfs_hf_value *) given, had; /* the first values that differ; or NULL */
+};
 
 struct rfs_hf_config {
     struct rfs_arena arena; /* that of all texts and lists */
     const char *name;
     RFS_VEC(struct rfs_hf_value) values; /* by key, each once */
     struct rfs_hf_cuts quantization;
+    struct against *against; /* owned; or NULL */
 };
 
 void rfs_hf_config_free(struct rfs_hf_config *config)
 {
     if (!config)
         return;
+    if (config->against)
+        rfs_hf_config_free(config->against->own);
+    free(config->against);
     rfs_arena_free(&config->arena);
     free(config);
 }
@@ -246,12 +258,98 @@ const char *rfs_hf_config_name(const struct rfs_hf_config *config)
     return config->name;
 }
 
-const struct rfs_hf_value *rfs_hf_config_find(const struct rfs_hf_config *config, const char *key)
+static const struct rfs_hf_value *find(const struct rfs_hf_config *config, const char *key)
 {
     const struct rfs_hf_value *values = config->values.data;
     const size_t at = RFS_BISECT(i, config->values.n, strcmp(values[i].key, key) >= 0);
 
     return at < config->values.n && strcmp(values[at].key, key) == 0 ? &values[at] : NULL;
+}
+
+/* ---- two configs ----------------------------------------------------------------------------- */
+
+/* Finds what a source has itself for a key, also by the name in params.json of Meta. */
+static const struct rfs_hf_value *find_own(const struct rfs_hf_config *own, const char *key)
+{
+    static const char *const meta[][2] = {
+        {"num_attention_heads", "n_heads"},
+        {"num_key_value_heads", "n_kv_heads"},
+    };
+    static const char text[] = "text_config.";
+    const struct rfs_hf_value *value = find(own, key);
+
+    if (!value && strncmp(key, text, sizeof text - 1) == 0)
+        value = find(own, key + sizeof text - 1);
+    for (size_t i = 0; i < sizeof meta / sizeof *meta && !value; i++)
+        if (strcmp(meta[i][0], key) == 0)
+            value = find(own, meta[i][1]);
+    return value;
+}
+
+/* Says whether numbers, or lists of them, differ. -1 is no count. */
+static bool differs(const struct rfs_hf_value *a, const struct rfs_hf_value *b)
+{
+    bool other = a->kind == RFS_HF_LIST && b->kind == RFS_HF_LIST && a->n != b->n;
+
+    if (a->kind == RFS_HF_NUMBER && b->kind == RFS_HF_NUMBER)
+        return a->number != b->number && a->number >= 0 && b->number >= 0;
+    for (size_t i = 0; !other && a->kind == RFS_HF_LIST && b->kind == RFS_HF_LIST && i < a->n; i++)
+        other = differs(&a->list[i], &b->list[i]);
+    return other;
+}
+
+/*
+ * Compares counts and widths of heads and groups, which the tensors' shapes don't prove. A user may
+ * have a reason to give another model_type or tie_word_embeddings.
+ */
+static void compare(struct against *against, const char *key, const struct rfs_hf_value *given)
+{
+    const bool counts = strstr(key, "head") || strstr(key, "group");
+    const struct rfs_hf_value *had = counts ? find_own(against->own, key) : NULL;
+
+    if (had && differs(given, had) && !atomic_load(&against->had)) {
+        atomic_store(&against->given, given);
+        atomic_store(&against->had, had);
+    }
+}
+
+int rfs_hf_config_compare(struct rfs_hf_config *config, struct rfs_hf_config *own,
+                          struct rfs_error *err)
+{
+    config->against = calloc(1, sizeof *config->against);
+    if (!config->against) {
+        rfs_hf_config_free(own);
+        return rfs_fail_memory(err);
+    }
+    config->against->own = own;
+    return 0;
+}
+
+int rfs_hf_config_check(const struct rfs_hf_config *config, struct rfs_error *err)
+{
+    const struct against *against = config->against;
+    const struct rfs_hf_value *had = against ? atomic_load(&against->had) : NULL;
+    const struct rfs_hf_value *given = had ? atomic_load(&against->given) : NULL;
+    char values[96] = "";
+
+    if (!had)
+        return 0;
+    if (had->kind == RFS_HF_NUMBER)
+        snprintf(values, sizeof values, ": %lld and %lld", (long long)given->number,
+                 (long long)had->number);
+    return rfs_fail(err, -EINVAL, RFS_IN(config->name),
+                    "the config.json of this model; or a source without the file that contradicts",
+                    "'%s' is another than in %s, which the source has itself%s", given->key,
+                    against->own->name, values);
+}
+
+const struct rfs_hf_value *rfs_hf_config_find(const struct rfs_hf_config *config, const char *key)
+{
+    const struct rfs_hf_value *value = find(config, key);
+
+    if (value && config->against)
+        compare(config->against, key, value);
+    return value;
 }
 
 const struct rfs_hf_value *rfs_hf_config_at(const struct rfs_hf_config *config, size_t i)

@@ -6,7 +6,11 @@
  * are there, but have no value for rules. A key that comes twice is refused, unless both values are
  * one number or text.
  *
- * Immutable once read. Cost: the texts and 56 bytes a key, and as many for each entry of a list.
+ * A config that a user gives may know the one that its source has itself: heads and groups that are
+ * looked up and differ between them are remembered, and refused by rfs_hf_config_check.
+ *
+ * Immutable once read, but for that. Threads: all functions but open, read, free and compare. Cost:
+ * the texts and 56 bytes a key, and as many for each entry of a list.
  */
 #pragma once
 
@@ -54,6 +58,15 @@ struct rfs_hf_cuts {
  * bytes the text is the config without those members. False if there is none.
  */
 bool rfs_hf_config_quantization(const struct rfs_hf_config *config, struct rfs_hf_cuts *cuts);
+/*
+ * Compares heads and groups that are looked up from now on with those of OWN, which the config then
+ * owns.
+ * 0; or -ENOMEM with *err filled, and OWN is freed.
+ */
+int rfs_hf_config_compare(struct rfs_hf_config *config, struct rfs_hf_config *own,
+                          struct rfs_error *err);
+/* Refuses a config of which a value differs that was looked up. 0, or -EINVAL with *err filled. */
+int rfs_hf_config_check(const struct rfs_hf_config *config, struct rfs_error *err);
 /* Returns the name of the config, for messages. */
 const char *rfs_hf_config_name(const struct rfs_hf_config *config);
 /* Returns the value of a key, or NULL. O(log keys). */

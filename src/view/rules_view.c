@@ -9,7 +9,7 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "plan/by_rules.h"
-#include "plan/strategy_files.h"
+#include "plan/own_config.h"
 #include "rules/rules.h"
 #include "view/model_files.h"
 
@@ -254,10 +254,13 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
         return rfs_fail_memory(err);
     int rc = open_rules(view->set->store, options->convert, &rules, err)
                  ?: rfs_view_model_find(view, &own->model, err);
-    if (rc == 0 && own->model.config)
+    if (rc == 0 && options->hf_config)
+        rc = rfs_plan_given_config(view->set->store, own->model.config,
+                                   rfs_catalog_path(view->source), view->source, &config, err);
+    else if (rc == 0 && own->model.config)
         rc = rfs_hf_config_open(view->set->store, own->model.config, &config, err);
     else if (rc == 0)
-        rc = rfs_plan_own_config(view->source, &config, err);
+        rc = rfs_plan_file_config(view->source, &config, err);
     if (rc == 0 && !config)
         rc = rfs_fail_usage(err, "hf_config=config.json",
                             "option %s needs the model's config.json, and the source has none",

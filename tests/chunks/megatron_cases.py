@@ -219,7 +219,20 @@ class Newest:
         whole = {"decoder.layers.w": torch.arange(96.0).reshape(4, 6, 4)}
         return (dcp_cases.check_export(source, os.path.join(folder, "hf"), "view=huggingface,only=*", whole) or
                 dcp_cases.export(source, out, options) or self.run("load", out) or
-                dcp_cases.verify(out, "--against", source, "-o", options))
+                dcp_cases.verify(out, "--against", source, "-o", options) or self.check_heads(folder, source, 4, None) or
+                self.check_heads(folder, source, 8, "which the source has itself: 8 and 4"))
+
+    @staticmethod
+    def check_heads(folder, source, heads, refusal):
+        """A config with so many heads fits the arguments of the training, or is refused."""
+        rules, config = os.path.join(folder, "own.rules"), os.path.join(folder, "config.json")
+        with open(rules, "w", encoding="utf-8") as out:
+            out.write("sides training huggingface\nmodels toy\nlet heads = config.num_attention_heads\n"
+                      "decoder.layers.w = w [4, 24 / heads * heads / 4, 4]\n")
+        with open(config, "w", encoding="utf-8") as out:
+            json.dump({"model_type": "toy", "num_attention_heads": heads}, out)
+        said = dcp_cases.export(source, os.path.join(folder, f"heads-{heads}"), f"convert={rules},hf_config={config},view=huggingface")
+        return None if said is refusal or refusal and said and refusal in said else f"{heads} heads: {said}"
 
 
 @fixed

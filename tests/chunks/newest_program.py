@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Megatron-Core that writes no common.pt. Usage: newest_program.py save|load FOLDER; load compares what it gets."""
+import argparse
 import os
 import sys
 import types
@@ -21,9 +22,11 @@ torch.compile = lambda function=None, **_: function or (lambda one: one)
 
 import megatron.core.parallel_state  # noqa: E402,F401 - before others, which import it in a circle
 import megatron_program as program  # noqa: E402
+from megatron.core.enums import ModelType  # noqa: E402
 
 ITEMS = {"decoder.layers.w": program.Layers(torch.arange(96.0).reshape(4, 6, 4), {0: 2, 1: 2}),
-         "decoder.layers._extra_state": program.Object([1, "two", None, 4.0]), "iteration": 10, "args": {"lr": 0.5}}
+         "decoder.layers._extra_state": program.Object([1, "two", None, 4.0]), "iteration": 10,
+         "args": argparse.Namespace(num_attention_heads=4, lr=0.5, model_type=ModelType.encoder_or_decoder)}
 
 
 def compare(have):

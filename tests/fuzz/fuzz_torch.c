@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any bytes as a file of torch.save, or as the pickle in one: the graph, its tensors, the index of
- * a state dict, the list of all tensors, and the pickle written again, which must say the same.
+ * a state dict, the list of all tensors, what the arguments of a training say, and the pickle
+ * written again, which must say the same.
  */
+#include "formats/torch/arguments.h"
 #include "formats/torch/pickler.h"
 #include "formats/torch/torch.h"
+#include "rules/hf_config.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/wrap.h"
 
@@ -12,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-FUZZ_GOALS("a tensor", "a tensor with strides", "a pickle that is written again");
+FUZZ_GOALS("a tensor", "a tensor with strides", "a pickle that is written again",
+           "arguments of a training");
 
 static int read_input(void *ctx, void *buf, size_t n, uint64_t offset)
 {
@@ -86,6 +90,26 @@ static void check_list(struct wrapped *input)
         check_error(&err, rc);
 }
 
+/* What the arguments of a training say is a config. */
+static void check_arguments(struct wrapped *input)
+{
+    struct rfs_bytes out = {0};
+    struct rfs_hf_config *config = NULL;
+    struct rfs_error err = {0};
+    const int rc =
+        rfs_torch_arguments(RFS_BYTES_SOURCE(read_input, input, input->size, "x.pt"), &out, &err);
+
+    if (rc)
+        check_error(&err, rc);
+    if (rc == 0 && out.n > 0) {
+        REQUIRE(rfs_hf_config_read("x.pt", (const char *)out.data, out.n, &config, &err) == 0);
+        REQUIRE(rfs_hf_config_find(config, "num_attention_heads") != NULL);
+        fuzz_reached(3);
+    }
+    rfs_hf_config_free(config);
+    rfs_bytes_free(&out);
+}
+
 /* The pickle is reached: what is put around it can be read. */
 static void check_wrapped(struct wrapped *input)
 {
@@ -155,5 +179,6 @@ void fuzz_one(const uint8_t *data, size_t size)
         check_error(&err, rc);
     check_index(&input);
     check_list(&input);
+    check_arguments(&input);
     free(input.data);
 }

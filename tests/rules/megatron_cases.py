@@ -3,6 +3,7 @@
 
 torch.distributed.checkpoint itself writes the folders; the boxes are those of tensor and pipeline parallel ranks.
 """
+import argparse
 import json
 import logging
 import os
@@ -45,6 +46,16 @@ def as_value(tensor):
     dtype = next(ours for ours, theirs in DTYPES.items() if theirs == tensor.dtype)
     size = np.int16 if dtype in ("BFloat16", "Float16") else np.int32
     return Value(dtype, tensor.contiguous().view(torch.int16 if size == np.int16 else torch.int32).numpy().view(STORED[dtype]))
+
+
+def arguments(config):
+    """What a training by Megatron saves of its options, with the defaults that validate_args sets."""
+    heads, groups = config["num_attention_heads"], config.get("num_key_value_heads", config["num_attention_heads"])
+    return argparse.Namespace(
+        num_layers=config["num_hidden_layers"], hidden_size=config["hidden_size"], num_attention_heads=heads,
+        kv_channels=config.get("head_dim") or config["hidden_size"] // heads, group_query_attention=groups != heads,
+        num_query_groups=groups if groups != heads else 1, multi_latent_attention="kv_lora_rank" in config,
+        params_dtype=torch.bfloat16, lr=1e-4, optimizer="adam", virtual_pipeline_model_parallel_size=None)
 
 
 def boxes_of(name, shape, layered, ranks):
@@ -102,10 +113,11 @@ class Case:
                 items[(f"optimizer.state.exp_avg.{name}",)] = dcp_program.Plain(full.float())
         source = os.path.join(folder, "trained")
         iteration = os.path.join(source, "iter_0000005")
+        common = {"iteration": 5, "args": arguments(self.model.config)}
         dcp_program.save(iteration, self.world, items)
         with open(os.path.join(iteration, "metadata.json"), "w", encoding="utf-8") as out:
             json.dump({"sharded_backend": "torch_dist", "sharded_backend_version": 1, "common_backend": "torch"}, out)
-        torch.save({"iteration": 5}, os.path.join(iteration, "common.pt"))
+        torch.save(common, os.path.join(iteration, "common.pt"))
         with open(os.path.join(source, "latest_checkpointed_iteration.txt"), "w", encoding="utf-8") as out:
             out.write("5")
         given = self.convert()
@@ -328,6 +340,48 @@ def wrong_experts_of_gpt_oss(name):
     """Half of the experts."""
     return fixed_cases.refuse(small(name, kind="gpt_oss", num_local_experts=4, num_experts_per_tok=2), {"num_local_experts": 2},
                               "parameter 'decoder.layers.mlp.router.weight'", "[2, 4, 16]", "[2, 2, 16]")
+
+
+# Twice the heads, of half the width: all tensors keep their shapes, and others of their elements belong together.
+OTHER_HEADS = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 2}
+
+
+@fixed
+def other_heads(name):
+    """The arguments of the training say how many heads there are."""
+    return fixed_cases.refuse(small(name, kind="llama"), OTHER_HEADS, "config.json: 'num_attention_heads' is another than in",
+                              "iter_0000005/common.pt", ": 8 and 4; try: ")
+
+
+@fixed
+def other_heads_of_a_file(name):
+    """The same in a file of --ckpt-format torch."""
+    case = small(name, kind="llama")
+    write = case.write
+
+    def write_file(folder):
+        _, given = write(folder)
+        at = os.path.join(folder, "by-ranks", "mp_rank_00")
+        os.makedirs(at)
+        torch.save({"args": arguments(case.model.config), "checkpoint_version": 3.0, "iteration": 5,
+                    "model": {n: as_tensor(v) for n, v in case.trained.items()}}, os.path.join(at, "model_optim_rng.pt"))
+        return os.path.dirname(at), {**given, "rank_dir": "mp_rank_%d", "file": "model_optim_rng.pt", "entry": "model"}
+    case.write = write_file
+    return fixed_cases.refuse(case, OTHER_HEADS, "'num_attention_heads' is another than in", "mp_rank_00/model_optim_rng.pt", ": 8 and 4")
+
+
+@fixed
+def other_heads_of_huggingface(name):
+    """A config that is given contradicts the one in the folder."""
+    case = small(name, kind="llama")
+
+    def check(folder, _source, _options):
+        case.config = os.path.join(folder, "other.json")
+        views.write_config(case.config, case.model.config, **OTHER_HEADS)
+        case.refusal = ("other.json: 'num_attention_heads' is another than in", "hf/config.json", ": 8 and 4")
+        return views.check(case, os.path.join(folder, "hf"), os.path.join(folder, "as-trained"), {**case.convert(), "format": "pt"}, None)
+    case.check_views = check
+    return case
 
 
 @fixed

@@ -6,6 +6,7 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "formats/chunks/chunk_reader.h"
+#include "formats/torch/arguments.h"
 
 #define REMEDY_COPY "compare the file with its original, or save the checkpoint again"
 
@@ -358,6 +359,41 @@ int rfs_dcp_open_object(struct rfs_chunks *chunks, const struct rfs_chunked_obje
     if (rc == 0 && ended)
         rfs_torch_free(out);
     return ended;
+}
+
+/*
+ * Source: megatron/core/dist_checkpointing/serialization.py of Megatron-Core, from the version on
+ * that writes no common.pt: ShardedObject("common_state", None, (1,), (0,)).unique_key.
+ */
+static const struct rfs_chunked_object *find_common(const struct rfs_chunks *chunks)
+{
+    static const char name[] = "common_state/shard_0_1";
+    const uint32_t id = rfs_intern_find(chunks->tables->names, name, sizeof name - 1);
+
+    for (size_t i = 0; id != RFS_NO_ID && i < chunks->objects.n; i++)
+        if (chunks->objects.data[i].name == id)
+            return &chunks->objects.data[i];
+    return NULL;
+}
+
+int rfs_dcp_arguments(struct rfs_chunks *chunks, struct rfs_bytes *out, struct rfs_error *err)
+{
+    const struct rfs_chunked_object *object = find_common(chunks);
+    struct rfs_reading reading;
+    char label[LABEL_BYTES];
+
+    if (!object || !rfs_dcp_owns(chunks))
+        return 0;
+    struct rfs_dcp_file_item item = item_of(chunks, object);
+    int rc = rfs_reading_begin_quiet(chunks->files, object->file, &reading);
+    if (rc < 0)
+        return rfs_chunks_fail_file(chunks, object->file, rc, err);
+    struct window window = {.item = &item, .from = RFS_READING_SOURCE(&reading, NULL)};
+    rc = measure(&reading, &item, err) ?: check_item(&window, err);
+    if (rc == 0)
+        rc = rfs_torch_arguments(
+            RFS_BYTES_SOURCE(read_window, &window, item.bytes, name_item(&item, label)), out, err);
+    return end_reading(chunks->files, object->file, &reading, rc, err);
 }
 
 static const struct rfs_chunks_format format = {

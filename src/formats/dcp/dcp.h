@@ -33,6 +33,11 @@ extern const struct rfs_seen_kind rfs_dcp_seen;
 bool rfs_dcp_owns(const struct rfs_chunks *chunks);
 
 /*
+ * Appends what the arguments of a training by Megatron say that such a checkpoint has among its
+ * values (formats/torch/arguments.h); nothing if it has none. 0, or -errno with *err filled.
+ */
+int rfs_dcp_arguments(struct rfs_chunks *chunks, struct rfs_bytes *out, struct rfs_error *err);
+/*
  * Opens the item of an object of such a checkpoint. BUDGET pays for its memory. 0; -ENOTSUP for one
  * with names that are not read, -EFBIG beyond the budget, -EINVAL for a damaged one, or a read's
  * error, each with *err filled. Any thread may do so.

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
+	src/formats/torch/arguments.c \
+	src/formats/torch/arguments.h \
 	src/formats/torch/document.c \
 	src/formats/torch/document.h \
 	src/formats/torch/pickle.c \
