@@ -536,6 +536,40 @@ bool rfs_quant_scheme_is_beside(struct rfs_store *store, const char *folder)
     return path && rfs_store_there(store, path);
 }
 
+/* Returns what two schemes say in another way, or NULL. Shapes prove the rest of them. */
+static const char *find_difference(const struct rfs_quant_scheme *a,
+                                   const struct rfs_quant_scheme *b)
+{
+    if (a->method != b->method)
+        return "quant_method";
+    if (a->less != b->less)
+        return "checkpoint_format";
+    if (a->bits != b->bits)
+        return "bits";
+    return a->group_size == b->group_size ? NULL : "group_size";
+}
+
+/* Refuses a config that somebody gave for weights of which the folder's own says something else. */
+static int check_given(struct rfs_store *store, const char *folder,
+                       const struct rfs_quant_scheme *given, struct rfs_error *err)
+{
+    RFS_CLEANUP(free_scheme) struct rfs_quant_scheme *own = NULL;
+    RFS_FREE char *path = rfs_path_join(folder, "config.json");
+    struct rfs_error unread; /* a reason to give another */
+
+    if (!path)
+        return rfs_fail_memory(err);
+    if (!rfs_store_there(store, path) || read_file(store, path, given->to, &own, &unread) || !own)
+        return 0;
+    const char *other = find_difference(given, own);
+    return other ? rfs_fail(err, -EINVAL, RFS_IN(given->path),
+                            "leave hf_config out; or a source without the file that contradicts",
+                            "'%s' of its quantization_config is another than in %s, which the "
+                            "source has itself",
+                            other, path)
+                 : 0;
+}
+
 int rfs_quant_scheme_find(struct rfs_store *store, const char *folder, const char *given,
                           enum rfs_dtype to, struct rfs_quant_scheme **out, struct rfs_error *err)
 {
@@ -556,7 +590,7 @@ int rfs_quant_scheme_find(struct rfs_store *store, const char *folder, const cha
         return rc;
     if (*out) {
         (*out)->config = there ? RFS_STEAL(config) : NULL;
-        return 0;
+        return given ? check_given(store, folder, *out, err) : 0;
     }
     return there || other
                ? rfs_fail(err, -EINVAL, RFS_IN(there ? config : beside),

@@ -111,6 +111,22 @@ class Damaged(Case):
         return "the package reads it"
 
 
+class Contradicted(Case):
+    """A config that is given for weights of which the folder's own says something else: it is refused with the word."""
+
+    def check_views(self, folder, source, options):
+        del options
+        given, target = os.path.join(folder, "given.json"), os.path.join(folder, "shown")
+        for word, value in [(None, None), *CONTRADICTED]:
+            with open(given, "w", encoding="utf-8") as out:
+                json.dump({"model_type": "llama", "quantization_config": {**self.config, word or "desc_act": value}}, out)
+            done = compared.run("export", source, target + (word or ""), "-o", f"dequantize,view=huggingface,hf_config={given}")
+            said = f"given.json: '{word}' of its quantization_config is another than in {source}/config.json" if word else ""
+            if done.returncode != (1 if word else 0) or said not in done.stdout:
+                return f"{word}: exit {done.returncode}: {done.stdout}"
+        return None
+
+
 def refused(name, doc, make, config, *parts, separator=".", kind=Case):
     def made(full):
         return kind(full, make, config, parts, separator)
@@ -216,6 +232,8 @@ for number, index in enumerate((-1, 2, 1 << 30, -(1 << 31))):
     refused(f"gptq-group-of-a-column-{number}", f"g_idx says group {index} of 2: found as it is read",
             changed(gptq, "g_idx", torch.tensor([0, 1] * 31 + [index, 0], dtype=torch.int32)), GPTQ,
             f"g_idx says that column 62 has group {index} of 2", kind=Damaged)
+CONTRADICTED = [("checkpoint_format", "gptq_v2"), ("quant_method", "awq"), ("bits", 8), ("group_size", 64)]
+refused("gptq-of-another-config", "another config is given", gptq, GPTQ, kind=Contradicted)
 refused("gptq-bits", "8 bits of words for 4", gptq, {**GPTQ, "bits": 8}, NAME)
 refused("mlx-mode", "a mode of MLX without a bias", mlx, {"bits": 4, "group_size": 32, "mode": "mxfp4"}, "mxfp4", "mlx_lm.convert")
 refused("mlx-group", "scales of another group size", mlx, {"bits": 4, "group_size": 64}, NAME)
