@@ -136,15 +136,16 @@ static int read_pair(struct reader *reader, struct rfs_json_read *json)
     if (map->n >= INT32_MAX || (map->n >= reader->cap / 4 * 3 && !grow(reader)))
         return rfs_fail_memory(reader->err);
     struct cell *cell = cell_of(reader, pair.key, hash);
-    if (cell->pair != 0)
-        return rfs_fail(reader->err, -EINVAL, RFS_IN(reader->path), "leave one of them out",
-                        "the key '%.200s' comes twice", pair.key);
     if (!rfs_json_read_peek(json, '"'))
         return rfs_fail(reader->err, -EINVAL, RFS_IN(reader->path), "the name of a file for each",
                         "the value of '%.200s' is not a text", pair.key);
     if (!rfs_json_read_string(json))
         return fail_json(reader, json);
     char *value = keep(reader, json);
+    if (cell->pair != 0)
+        return rfs_fail(reader->err, -EINVAL, RFS_IN(reader->path), "leave one of them out",
+                        "the key '%.200s' comes twice, with '%.200s' and with '%.200s'", pair.key,
+                        map->data[cell->pair - 1].value, value);
     if (reader->form.member && rfs_origin_stays(value))
         shorten(value);
     pair.value = value;

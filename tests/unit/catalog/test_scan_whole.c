@@ -62,7 +62,9 @@ static void test_bad_maps(void **state)
     map_refused(s, "{\"0\": 1}", -EINVAL, "the value of '0' is not a text");
     map_refused(s, "{\"0\": null}", -EINVAL, "not a text");
     map_refused(s, "{\"0\": [\"a.ckpt\"]}", -EINVAL, "not a text");
-    map_refused(s, "{\"0\": \"a.ckpt\", \"0\": \"a.ckpt\"}", -EINVAL, "the key '0' comes twice");
+    map_refused(s, "{\"0\": \"a.ckpt\", \"0\": \"b.ckpt\"}", -EINVAL,
+                "the key '0' comes twice, with 'a.ckpt' and with 'b.ckpt'; try: leave one of them");
+    map_refused(s, "{\"0\": \"a.ckpt\", \"0\": 1}", -EINVAL, "the value of '0' is not a text");
     map_refused(s, "{\"00\": \"a.ckpt\"}", -EINVAL, "'00' is not a rank");
     map_refused(s, "{\"1048577\": \"a.ckpt\"}", -EINVAL, "is not a rank");
     map_refused(s, "{\"rank_0\": \"a.ckpt\"}", -EINVAL, "is not a rank");
@@ -400,8 +402,12 @@ static void test_bad_indexes(void **state)
     index_refused(s, "{\"weight_map\": {}}", -EINVAL, "names no file");
     index_refused(s, "{\"weight_map\": {}, \"weight_map\": {}}", -EINVAL, "weight_map comes twice");
     index_refused(s, MAP "{\"w\": 3}}", -EINVAL, "the value of 'w' is not a text");
-    index_refused(s, MAP "{\"w\": \"a.safetensors\", \"w\": \"a.safetensors\"}}", -EINVAL,
-                  "'w' comes twice");
+    index_refused(s,
+                  MAP "{\"w\": \"a.safetensors\", \"v\": \"a.safetensors\", "
+                      "\"w\": \"./b\\n.safetensors\"}}",
+                  -EINVAL,
+                  "the key 'w' comes twice, with 'a.safetensors' and with './b\\x0a.safetensors'; "
+                  "try: leave one of them out");
     index_refused(s, MAP "{\"w\": \"none.safetensors\"}}", -ENOENT, "'none.safetensors'");
     index_refused(s, MAP "{\"w\": \"dir.safetensors\"}}", -EINVAL, "not a regular file");
     index_refused(s, MAP "{\"w\": \"a.ckpt\"}}", -EINVAL, "not a safetensors file by its name");
