@@ -34,6 +34,19 @@ static void set_axis(const struct rfs_cells *cells, uint32_t i,
         rfs_min_u64(box->at[i] + box->size[i], cells->hi[i]) - lo;
 }
 
+/*
+ * Returns the axes, one bit each, along which all elements of a box lie in one place. The bit moves
+ * along: shifts by I, which -fsanitize=undefined checks, make gcc believe in an axis 32.
+ */
+static uint32_t repeated_axes(const struct rfs_geometry_stored *box, uint32_t ndim)
+{
+    uint32_t axes = 0;
+
+    for (uint32_t i = 0, bit = 1; i < ndim; i++, bit <<= 1)
+        axes |= box->stride[i] == 0 ? bit : 0;
+    return axes;
+}
+
 /* A trace while its pieces are collected. */
 struct tracing {
     const struct rfs_planner *planner;
@@ -62,8 +75,7 @@ static int add_piece(void *ctx, const struct rfs_piece *piece)
     added->type = source->type;
     if (source->chunk == RFS_NO_ID)
         added->first = tracing->query.base + rfs_plan_first(&tracing->query, &source->asked);
-    for (uint32_t i = 0; box->strided && i < tracing->ndim; i++)
-        added->repeated |= (uint32_t)(box->stride[i] == 0) << i;
+    added->repeated = box->strided ? repeated_axes(box, tracing->ndim) : 0;
     for (uint32_t i = 0; piece->cells && i < tracing->ndim; i++)
         set_axis(piece->cells, i, box, added);
     if (!piece->cells) {
