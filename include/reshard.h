@@ -257,13 +257,19 @@ RESHARD_API bool reshard_is_ready(reshard_view *view, uint64_t id);
  *
  * reshard_look looks for saves that came or went: with RESHARD_LOOK_DUE if the kernel has reported
  * what may be the end of one, or that many seconds have passed since the last time, with
- * RESHARD_LOOK_NOW in any case, with RESHARD_LOOK_LATER in a thread of the view's. It does nothing
- * without "follow", and while another thread looks. It costs listing the source (in object storage,
- * all below it), a stat of each file of the saves shown, and the headers of new saves. What it
- * finds goes to the log. From any thread; it can be cancelled.
+ * RESHARD_LOOK_FRESH also if one second has, with RESHARD_LOOK_NOW in any case, with
+ * RESHARD_LOOK_LATER in a thread of the view's. It does nothing without "follow", and while another
+ * thread looks. It costs listing the source (in object storage, all below it), a stat of each file
+ * of the saves shown, and the headers of new saves. What it finds goes to the log. From any thread;
+ * it can be cancelled.
  */
 #define RESHARD_LATEST "latest"
-enum reshard_looks { RESHARD_LOOK_DUE, RESHARD_LOOK_NOW, RESHARD_LOOK_LATER };
+enum reshard_looks {
+    RESHARD_LOOK_DUE,
+    RESHARD_LOOK_NOW,
+    RESHARD_LOOK_LATER,
+    RESHARD_LOOK_FRESH,
+};
 RESHARD_API void reshard_look(reshard_view *view, enum reshard_looks when);
 /*
  * Copies the target of a symbolic link, with a NUL. Returns 0, -ENOENT when ID is none or it leads

@@ -320,7 +320,7 @@ static void reply_list(fuse_req_t req, fuse_ino_t dir, size_t size, off_t offset
     }
     struct rfs_request *request = rfs_request_begin(req);
     if (offset == 0)
-        look(m, dir, RESHARD_LOOK_NOW);
+        look(m, dir, RESHARD_LOOK_FRESH);
     while ((rc = list(m, dir, position, &entry)) > 0) {
         const off_t next = (off_t)entry.next;
         size_t n;

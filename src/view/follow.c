@@ -35,12 +35,12 @@ struct followed {
 };
 
 struct rfs_follow {
-    char *source;               /* owned */
-    struct rfs_watch watch;     /* of the source */
-    int64_t every;              /* ns; constant */
-    int64_t began;              /* when the look at hand began, or the last one; ns */
-    _Atomic int64_t due;        /* when to look again; ns */
-    atomic_bool looking, asked; /* a thread looks; it was asked to after the last look began */
+    char *source;                      /* owned */
+    struct rfs_watch watch;            /* of the source */
+    int64_t every;                     /* ns; constant */
+    int64_t began;                     /* when the look at hand began, or the last one; ns */
+    _Atomic int64_t looked;            /* when the last look ended; ns */
+    atomic_bool looking, asked;        /* a thread looks; another look is wanted */
     RFS_VEC(struct followed *) saves;  /* ascending; owned to the end: their names are given out */
     const struct rfs_saves *listed;    /* during a look: what it found */
     const struct rfs_format_row *kind; /* as struct rfs_saves has it, at the last look */
@@ -477,8 +477,6 @@ static void collect(struct reshard_view *set)
         past.index_bytes = past.cache_budget = past.cache_bytes = 0; /* of the moment */
         if (!take_off(set, i, &past))
             continue;
-        atomic_store(&view->save.quiet,
-                     true); /* files that are gone, whose indexes would be kept */
         rfs_view_close(view);
     }
 }
@@ -619,9 +617,12 @@ static int look(struct reshard_view *set, struct rfs_error *err)
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-static bool is_due(const struct rfs_follow *follow)
+/* Says whether it is time for a look: of callers who want what is fresh, each second. */
+static bool is_due(const struct rfs_follow *follow, enum reshard_looks when)
 {
-    return now_ns() >= atomic_load(&follow->due);
+    const int64_t every = when == RESHARD_LOOK_FRESH ? SECOND : follow->every;
+
+    return now_ns() - atomic_load(&follow->looked) >= every;
 }
 
 static void look_later(void *set)
@@ -632,12 +633,13 @@ static void look_later(void *set)
 void reshard_look(reshard_view *set, enum reshard_looks when)
 {
     struct rfs_follow *follow = set->follow;
+    const bool asks = when == RESHARD_LOOK_NOW || when == RESHARD_LOOK_LATER;
     struct rfs_error err = {0};
 
-    if (!follow || (when == RESHARD_LOOK_DUE && !atomic_load(&follow->asked) && !is_due(follow) &&
+    if (!follow || (!asks && !atomic_load(&follow->asked) && !is_due(follow, when) &&
                     !rfs_watch_rings(&follow->watch)))
         return;
-    if (when != RESHARD_LOOK_DUE)
+    if (asks)
         atomic_store(&follow->asked, true);
     if (when == RESHARD_LOOK_LATER) {
         (void)rfs_pool_submit_waiting(set->pool, look_later, set); /* else the next call looks */
@@ -645,15 +647,16 @@ void reshard_look(reshard_view *set, enum reshard_looks when)
     }
     if (atomic_exchange(&follow->looking, true))
         return;
-    const bool asked = atomic_exchange(&follow->asked, false) || is_due(follow);
+    const bool asked = atomic_exchange(&follow->asked, false) || is_due(follow, when);
     if (!rfs_watch_take(&follow->watch) && !asked) {
         atomic_store(&follow->looking, false);
         return;
     }
     if (rfs_store_is_url(follow->source))
         set->store->directory->forget(set->store); /* each look lists it anew, once */
-    const int rc = look(set, &err);
-    atomic_store(&follow->due, rc == -EINTR ? 0 : now_ns() + follow->every);
+    if (look(set, &err) == -EINTR)
+        atomic_store(&follow->asked, true);
+    atomic_store(&follow->looked, now_ns());
     atomic_store(&follow->looking, false);
 }
 
@@ -710,7 +713,7 @@ int rfs_follow_open(struct reshard_view *set, const char *source, struct rfs_err
     follow->mistake = &mistake;
     rc = look(set, err);
     follow->mistake = NULL;
-    atomic_store(&follow->due, now_ns() + follow->every);
+    atomic_store(&follow->looked, now_ns());
     if (rc == 0 && mistake.usage) {
         *err = mistake;
         rc = mistake.code;

@@ -297,6 +297,8 @@ void rfs_view_close(struct rfs_view *view)
 {
     if (!view)
         return;
+    if (view->save.gone) /* its files may be, too, whose indexes would be kept */
+        atomic_store(&view->save.quiet, true);
     rfs_view_sizes_close(view);
     rfs_view_hidden_end(view);
     rfs_assembler_free(view->assembler);

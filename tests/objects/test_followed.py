@@ -75,14 +75,13 @@ def test_saves_that_are_uploaded():
             # A look asks whether SRC is an object, and lists all below it once; where nothing has changed, that is all.
             unchanged(m)
             proxy.forget()
-            for _ in range(5):
-                os.listdir(m.mnt)
+            for n in range(1, 6):
+                eventually(lambda: saves(m) and len(lists_of(proxy)) == n, f"look {n}, a second after the last")
             equal((len(lists_of(proxy)), len(proxy.requests())), (5, 10), "lists, and all requests, of five looks")
             # A store that fails takes no save away.
             proxy.plan(fault="500", only="list-type")
-            os.listdir(m.mnt)
+            eventually(lambda: saves(m) and "status 500" in (state(m).get("trouble") or ""), "the trouble")
             equal(saves(m), ["1_20"], "the saves while the store cannot list")
-            check("status 500" in (state(m).get("trouble") or ""), f"the trouble: {state(m)}")
             proxy.plan()
             job.remove("1_20")
             eventually(lambda: saves(m) == [], "no save is left")
@@ -93,18 +92,28 @@ def test_a_look_that_takes_long():
     """It lists at its beginning, so what changes meanwhile is seen by a later look."""
     job = Uploading()
     job.note()
+    every = 4 * EVERY  # the next look is a second later, and long before that
+    options = job.tree.options(f"follow={every}", "index_cache=no")
     with stores.Proxy() as proxy:
-        with Foreground(f"{job.url}/src", job.options("index_cache=no"), env=stores.environment(proxy.url)) as m:
+        with Foreground(f"{job.url}/src", options, env=stores.environment(proxy.url)) as m:
             job.save("1_20", 1)
             eventually(lambda: "it is complete" in (why(m, "1_20") or ""), "it is opened")
-            # The next look lists at once, and opens another save first.
+            # The next look lists at its beginning, and opens another save first.
             job.save("1_10", 2)
-            proxy.plan(latency=1.5 * EVERY, only="net-1_10")
+            proxy.plan(latency=1.5 * every, only="net-1_10")
             proxy.forget()
             seen = []
-            look = threading.Thread(target=lambda: seen.extend(os.listdir(m.mnt)))
+
+            def opens_other():
+                return any("net-1_10" in r[1] for r in proxy.requests())
+
+            def until_one_looks():
+                while not opens_other():
+                    seen[:] = os.listdir(m.mnt)
+
+            look = threading.Thread(target=until_one_looks)
             look.start()
-            eventually(lambda: any("net-1_10" in r[1] for r in proxy.requests()), "it opens the other one")
+            eventually(opens_other, "it opens the other one")
             job.save("1_20", 3, (0,))
             check(look.is_alive(), "the look has ended")
             look.join()

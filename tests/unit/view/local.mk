@@ -94,6 +94,7 @@ tests_unit_view_test_kept_sizes_SOURCES = $(view_support) tests/unit/view/test_k
 tests_unit_view_test_kept_sizes_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_saves_SOURCES = $(view_support) tests/unit/view/test_saves.c
 tests_unit_view_test_saves_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_saves_LDFLAGS = -Wl,--wrap=rfs_view_list_saves,--wrap=rfs_wait_now
 tests_unit_view_test_start_SOURCES = $(view_support) tests/unit/view/test_start.c
 tests_unit_view_test_start_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_view_SOURCES = $(view_support) tests/unit/view/test_view.c

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several saves side by side. */
+#include "base/wait.h"
 #include "tests/unit/view/support.h"
 #include "view/internal.h"
 
@@ -13,6 +14,30 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+static unsigned looks;     /* at what is followed */
+static uint64_t stands_at; /* the clock; 0: it goes */
+
+int __real_rfs_view_list_saves(struct reshard_view *set, const char *path,
+                               const struct rfs_known_saves *known, struct rfs_saves *out,
+                               struct rfs_error *err);
+int __wrap_rfs_view_list_saves(struct reshard_view *set, const char *path,
+                               const struct rfs_known_saves *known, struct rfs_saves *out,
+                               struct rfs_error *err);
+int __wrap_rfs_view_list_saves(struct reshard_view *set, const char *path,
+                               const struct rfs_known_saves *known, struct rfs_saves *out,
+                               struct rfs_error *err)
+{
+    looks++;
+    return __real_rfs_view_list_saves(set, path, known, out, err);
+}
+
+uint64_t __real_rfs_wait_now(void);
+uint64_t __wrap_rfs_wait_now(void);
+uint64_t __wrap_rfs_wait_now(void)
+{
+    return stands_at > 0 ? stands_at : __real_rfs_wait_now();
+}
 
 /* net-1_2.ckpt of each rank, whose value STEPS tells the saves apart, under another name. */
 static void save(struct fixture *f, unsigned rank, const char *name, unsigned char steps)
@@ -368,15 +393,61 @@ static void test_following(void **state)
     look_for(f, 0);
 }
 
+/* Returns the number of looks that 20 calls make. */
+static unsigned looks_of(struct fixture *f, enum reshard_looks when)
+{
+    looks = 0;
+    for (unsigned i = 0; i < 20; i++)
+        reshard_look(f->view, when);
+    return looks;
+}
+
+/* Who lists the root often costs the source one look a second, and one at what the kernel tells. */
+static void test_looks_once_a_second(void **state)
+{
+    enum { SECOND = 1000000000, EVERY = 3 };
+    struct fixture *f = *state;
+
+    two_saves(f);
+    stands_at = __real_rfs_wait_now();
+    looks = 0;
+    if (open_following(f, "", EVERY))
+        fail_msg("%s", f->err.message);
+    assert_int_equal(looks, 1);
+    assert_int_equal(looks_of(f, RESHARD_LOOK_FRESH), 0);
+    stands_at += SECOND - 1;
+    assert_int_equal(looks_of(f, RESHARD_LOOK_FRESH), 0);
+    stands_at += 1;
+    assert_int_equal(looks_of(f, RESHARD_LOOK_DUE), 0);
+    assert_int_equal(looks_of(f, RESHARD_LOOK_FRESH), 1);
+    assert_int_equal(looks_of(f, RESHARD_LOOK_NOW), 20);
+    assert_int_equal(looks_of(f, RESHARD_LOOK_FRESH), 0);
+    stands_at += (EVERY - 1) * (uint64_t)SECOND;
+    assert_int_equal(looks_of(f, RESHARD_LOOK_DUE), 0);
+    assert_int_equal(looks_of(f, RESHARD_LOOK_FRESH), 1);
+    assert_int_equal(mkdir(tree_path(f->root, "src/step-30"), 0700), 0); /* the kernel tells */
+    assert_int_equal(looks_of(f, RESHARD_LOOK_FRESH), 1);
+    stands_at += EVERY * (uint64_t)SECOND;
+    assert_int_equal(looks_of(f, RESHARD_LOOK_DUE), 1);
+    reshard_close(f->view);
+    f->view = NULL;
+    stands_at = 0;
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_content),   TEST(test_tree),
-        TEST(test_sums),      TEST(test_incomplete_save),
-        TEST(test_choice),    TEST(test_descriptors_are_shared),
-        TEST(test_following), TEST(test_following_another_run),
+        TEST(test_content),
+        TEST(test_tree),
+        TEST(test_sums),
+        TEST(test_incomplete_save),
+        TEST(test_choice),
+        TEST(test_descriptors_are_shared),
+        TEST(test_following),
+        TEST(test_following_another_run),
+        TEST(test_looks_once_a_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
