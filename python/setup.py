@@ -7,8 +7,13 @@ import shutil
 import sysconfig
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # before setuptools 70.1
+    from wheel.bdist_wheel import bdist_wheel
 
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parent
@@ -51,5 +56,21 @@ def shared_files():
 
 
 platform = PLATFORM or (platform_of(built_library()) if built_library() else None)
-setup(cmdclass={"build_py": build_with_library}, data_files=shared_files(),
-      options={"bdist_wheel": {"plat_name": platform, "python_tag": "py3"}} if platform else {})
+
+
+class WithPrograms(Distribution):
+    """A package with programs of a platform belongs into the folder for those (Root-Is-Purelib: false)."""
+
+    def has_ext_modules(self):
+        return platform is not None
+
+
+class wheel_of_platform(bdist_wheel):
+    """The library is called by ctypes: any Python 3 will do."""
+
+    def get_tag(self):
+        return ("py3", "none", platform) if platform else super().get_tag()
+
+
+setup(distclass=WithPrograms, cmdclass={"build_py": build_with_library, "bdist_wheel": wheel_of_platform},
+      data_files=shared_files(), options={"bdist_wheel": {"plat_name": platform}} if platform else {})

@@ -24,6 +24,7 @@ EXTRA_DIST += \
 	tests/python/stress.py \
 	tests/python/test_files_that_count.py \
 	tests/python/test_lives.py \
+	tests/python/test_packaging.py \
 	tests/python/test_reshard.py \
 	tests/python/test_safe_open.py \
 	tests/python/test_tensors.py \
