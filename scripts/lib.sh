@@ -116,6 +116,32 @@ print_usage() {
     awk 'NR > 3 && !/^#/ { exit } NR > 3 { sub(/^# ?/, ""); print }' "$script"
 }
 
+# no_such_words WHY: ends the script of a suite that can do nothing with its words
+no_such_words() {
+    printf 'usage: %s%s\n%s\n' "${script#"$top"/}" "$suite_usage" "$1" >&2
+    exit 2
+}
+
+# suite_words USAGE WORD...: for the script of a suite: ends it for --help, or for an option that is not in USAGE
+suite_words() {
+    local word
+    suite_usage=${1:+ $1}
+    shift
+
+    for word in "$@"; do
+        case $word in
+        -h | --help)
+            say "usage: ${script#"$top"/}$suite_usage"
+            say
+            print_usage
+            exit 0
+            ;;
+        -*) [[ "$suite_usage " == *"[${word%%=*}"[]\ ]* ]] || no_such_words "there is no option $word" ;;
+        *) [ -n "$suite_usage" ] || no_such_words "it takes no words" ;;
+        esac
+    done
+}
+
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         env DEBIAN_FRONTEND=noninteractive "$@"

@@ -50,6 +50,9 @@ def main():
         for one in layouts:
             print(f"{one.name}: {one.program}")
         return 0
+    if not layouts:
+        print(f"no layout is like: {' '.join(args.words)}; try: --list", file=sys.stderr)
+        return 2
     work = tempfile.mkdtemp(prefix="layouts-")
     failed = 0
     for one in layouts:

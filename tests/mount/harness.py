@@ -10,6 +10,8 @@ import tempfile
 import time
 import traceback
 
+import usage
+
 top = os.environ.get("top_srcdir") or os.path.dirname(
     os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 )
@@ -409,6 +411,8 @@ def run_all(tests, chosen, jobs=None):
         signal.signal(number, signal.SIG_DFL)
     os.umask(0o022)
     tests = [(n, f) for n, f in tests if not chosen or any(word in n for word in chosen)]
+    if not tests:
+        return usage.fit_nothing(chosen)
     quiet = [t for t in tests if hasattr(t[1], "alone")]
     waits = [t for t in tests if hasattr(t[1], "waits") and t not in quiet]
     others = [t for t in tests if t not in waits and t not in quiet]
@@ -417,4 +421,4 @@ def run_all(tests, chosen, jobs=None):
     passed, skipped = letters.count("o"), letters.count("S")
     failed = len(tests) - passed - skipped
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed or not tests else 0
+    return 1 if failed else 0
