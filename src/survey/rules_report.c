@@ -89,6 +89,7 @@ int rfs_inspect_rules(reshard_view *set, struct rfs_inspect_rules *out, struct r
                                       .to = map->side[map->from_left],
                                       .sources = by_rules->plan->params->n,
                                       .dropped = map->dropped,
+                                      .first_dropped = map->first_dropped,
                                       .made = map->made.n,
                                       .incomplete = rfs_by_rules_incomplete(by_rules)};
     return rfs_view_compare_all_copies(set, err);

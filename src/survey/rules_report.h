@@ -46,7 +46,8 @@ struct rfs_inspect_made {
 struct rfs_inspect_rules {
     const char *from, *to; /* names of the two sides */
     size_t sources, dropped, made;
-    size_t incomplete; /* made tensors that need a lost part of the source */
+    const char *first_dropped; /* unless dropped is 0 */
+    size_t incomplete;         /* made tensors that need a lost part of the source */
 };
 /*
  * Compares the copies that a view's rules leave out with their originals, in all saves. Then gives

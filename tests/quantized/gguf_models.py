@@ -40,11 +40,11 @@ def permute(rows, heads):
     return rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
 
 
-def convert(model, kind, path, kv_heads=0, tokens=False):
+def convert(model, kind, path, kv_heads=0, tokens=False, freqs=None):
     """
     Writes the file that llama.cpp's converter writes, without a tokenizer; norms are in F32.
     kv_heads: other counts of heads, one for each layer; None: none at all. tokens: a tokenizer has the vocabulary, as llama.cpp
-    writes it for qwen3.
+    writes it for qwen3. freqs: factors of the rotation, which llama.cpp computes from rope_scaling, in a tensor of their own.
     """
     config = model.config
     writer = gguf.GGUFWriter(path, config.model_type)
@@ -79,6 +79,8 @@ def convert(model, kind, path, kv_heads=0, tokens=False):
         else:
             data = gguf.quantize(np.ascontiguousarray(rows), of)
         writer.add_tensor(name_in_file(name), data, raw_dtype=of)
+    if freqs is not None:
+        writer.add_tensor("rope_freqs.weight", freqs)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -224,6 +226,34 @@ class Case:
         return None if torch.equal(got, logits(self.hf)) else "transformers reads another model of the file"
 
 
+class Freqs(Case):
+    """A file with factors of the rotation: they are not among HuggingFace's tensors, and convert check says so."""
+
+    def describe(self):
+        return "  a llama with rope_freqs.weight"
+
+    def write(self, folder):
+        super().write(folder)
+        convert(self.hf, self.kind, os.path.join(self.source, "model.gguf"), freqs=np.linspace(1, 8, 32, dtype=np.float32))
+        return self.source, {}
+
+    def check_oracle(self, folder):
+        del folder
+        tensors = gguf.GGUFReader(os.path.join(self.source, "model.gguf")).tensors
+        return None if any(t.name == "rope_freqs.weight" for t in tensors) else "gguf does not read the factors"
+
+    def check_views(self, folder, source, options):
+        del options
+        target = os.path.join(folder, "shown")
+        given = ",".join(f"{key}={value}" for key, value in self.options().items())
+        said = subprocess.run([os.environ["RESHARD"], "convert", "check", f"gguf_{self.model}", source, "-o", given.partition(",")[2]],
+                              capture_output=True, text=True)
+        if said.returncode or not said.stdout.endswith("; 1 more is left out: 'rope_freqs.weight'\n"):
+            return f"convert check says {said}"
+        problem = shown.export(source, target, self.options(view="huggingface"))
+        return problem or shown.all_differ(shown.read(target), self.hf.state_dict())
+
+
 def values_differ(got, path):
     """The values of the model are those that gguf has written."""
     want = {k: f.contents() for k, f in gguf.GGUFReader(path).fields.items() if not k.startswith("GGUF.")}
@@ -237,3 +267,4 @@ def made(model, kind, tied):
 for model in MODELS:
     for kind in (Type.F32, Type.F16, Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_K, Type.Q5_K, Type.Q6_K):
         FIXED[f"gguf-model-{model}-{kind.name}"] = made(model, kind, kind == Type.F16)
+FIXED["gguf-model-llama-rope-freqs"] = lambda full: Freqs(full, "llama", Type.F32, False)

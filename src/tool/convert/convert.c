@@ -155,6 +155,7 @@ static void print(const struct request *request, reshard_view *view,
         rfs_json_put_text(&json, "to", rules->to);
         rfs_json_put_u64(&json, "source_tensors", rules->sources);
         rfs_json_put_u64(&json, "dropped", rules->dropped);
+        rfs_json_put_text(&json, "first_dropped", rules->first_dropped);
         rfs_json_put_u64(&json, "incomplete", rules->incomplete);
         rfs_table_put_json(&table, &json, "made");
         rfs_json_end(&json);
@@ -162,9 +163,12 @@ static void print(const struct request *request, reshard_view *view,
     } else {
         if (request->list)
             rfs_table_print(&table, stdout);
-        printf("%s: %zu tensors of %s make %zu of %s; %zu more are left out\n", request->source,
-               rules->sources - rules->dropped, rules->from, rules->made, rules->to,
-               rules->dropped);
+        printf("%s: %zu tensors of %s make %zu of %s; %zu more %s left out", request->source,
+               rules->sources - rules->dropped, rules->from, rules->made, rules->to, rules->dropped,
+               rules->dropped == 1 ? "is" : "are");
+        if (rules->dropped > 0)
+            printf(": '%s'%s", rules->first_dropped, rules->dropped > 1 ? " and others" : "");
+        putchar('\n');
         if (rules->incomplete > 0)
             printf("%zu of those that are made need a lost part of the source, and are left out\n",
                    rules->incomplete);
