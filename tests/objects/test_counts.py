@@ -94,6 +94,21 @@ def test_headers_that_do_not_repeat():
         shutil.rmtree(t.dir)
 
 
+def test_headers_of_layers_with_large_norms():
+    """Norms of 16 KiB before each layer's matrices, of which some have one shape: the layers repeat, and soon come at once."""
+    layers = 16
+    sizes = (("n1", 16), ("n2", 16), ("q", 300), ("k", 280), ("v", 280), ("o", 300), ("w", 320))
+    t = Tree(folder("tree"), [Param(f"layer{i}.{name}", (2 * kib, 256), 0, 0) for i in range(layers) for name, kib in sizes], 2, 1)
+    url = stores.upload(t.dir)
+    with stores.Proxy(latency=0.15) as proxy:
+        with Mount(f"{url}/src", t.options("index_cache=no"), env=stores.environment(proxy.url)) as m:
+            walk = [r for r in proxy.requests() if r[2].startswith("bytes=") and "rank_" in r[1]]
+            other = min(float(r[4]) for r in walk if "rank_1/" in r[1])
+            walk = [r for r in walk if float(r[4]) < other]
+            print(f"{7 * layers} tensors: {round_trips(walk)} round trips, {bytes_asked(walk)} bytes", flush=True)
+            check(round_trips(walk) < layers, f"{round_trips(walk)} round trips for {layers} layers")
+
+
 def test_web_servers_are_asked_many_things_at_once():
     needs_nginx()
     t = Tree(folder("tree"), usual(), 16, 2)

@@ -14,14 +14,16 @@
 #define RANGE_BYTES ((uint64_t)8 << 20) /* of a large read, asked for at once */
 #define SMALL ((uint64_t)64 << 10)      /* reads that blocks are made for */
 #define TAIL ((uint64_t)4 << 10) /* of an object: counters, checksums, an archive's directory */
-#define GUESS_BYTES ((uint64_t)32 << 10)
 #define GUESS_BEFORE ((uint64_t)4 << 10)
 #define BLOCKS_BYTES ((uint64_t)16 << 20)
 #define BLOCKS_MOST 128
 #define BLOCK_FIRST ((uint64_t)128 << 10)
 #define BLOCK_LAST ((uint64_t)2 << 20)
 #define NEAR ((uint64_t)64 << 10) /* reads that near each other are one to the guesses */
-#define SLACK UINT64_C(64)        /* names have other lengths: layers.9 and layers.10 */
+/* What is guessed has all reads that are near each other: short tensors are before a long one. */
+#define GUESS_BYTES (GUESS_BEFORE + NEAR + GUESS_BEFORE)
+#define SURE ((size_t)3)   /* as many jumps that repeat are no chance */
+#define SLACK UINT64_C(64) /* names have other lengths: layers.9 and layers.10 */
 
 /* ---- blocks of headers that were read -------------------------------------------------------- */
 
@@ -174,18 +176,21 @@ static size_t repeated(const struct rfs_object_jumps *jumps, size_t period)
 size_t rfs_object_guess_jumps(const struct rfs_object_jumps *jumps,
                               uint64_t out[RFS_OBJECT_JUMPS_AHEAD])
 {
-    size_t n = 0;
+    size_t n = 0, period = 0, longest = 0;
 
-    for (size_t period = 1; n == 0 && jumps->n > 2 * period; period++) {
-        const size_t found = repeated(jumps, period);
-        if (found < period)
+    /* In a layer, too, tensors of one shape may follow each other: the longer repetition counts. */
+    for (size_t each = 1; each + 1 < jumps->n; each++) {
+        const size_t found = repeated(jumps, each);
+        if ((found < each && found < SURE) || found <= longest)
             continue;
-        uint64_t at = jumps->at[jumps->n - 1];
-        for (; n < RFS_OBJECT_JUMPS_AHEAD && n < 2 * found; n++) {
-            if (!rfs_add_u64(at, jump(jumps, jumps->n - 1 - period + n % period), &at))
-                break;
-            out[n] = at;
-        }
+        longest = found;
+        period = each;
+    }
+    uint64_t at = jumps->n > 0 ? jumps->at[jumps->n - 1] : 0;
+    for (; n < RFS_OBJECT_JUMPS_AHEAD && n < 2 * longest; n++) {
+        if (!rfs_add_u64(at, jump(jumps, jumps->n - 1 - period + n % period), &at))
+            break;
+        out[n] = at;
     }
     return n;
 }

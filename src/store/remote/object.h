@@ -28,7 +28,8 @@ extern const struct rfs_store_objects rfs_object_calls;
 /*
  * The last small reads. A .ckpt has a header before each tensor, so that a walk jumps from one to
  * the next, and layers of a model that are alike make jumps that repeat. Jumps that did are
- * expected to go on so: twice as many as have repeated. All 0 to begin with; the owner locks.
+ * expected to go on so: twice as many as have repeated, by the period that repeated longest. All 0
+ * to begin with; the owner locks.
  */
 struct rfs_object_jumps {
     uint64_t at[RFS_OBJECT_JUMPS_MOST]; /* offsets, ascending */

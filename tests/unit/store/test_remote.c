@@ -791,6 +791,26 @@ static void test_jumps_that_repeat(void **state)
     assert_int_equal(rfs_object_guess_jumps(&jumps, guesses), 0);
 }
 
+/* Where tensors of one shape follow each other in each layer, the layer is what repeats. */
+static void test_jumps_that_repeat_in_layers_that_do(void **state)
+{
+    static const uint64_t sizes[] = {4, 4, 1, 1, 9, 9, 9};
+    struct rfs_object_jumps jumps = {.n = 0};
+    uint64_t guesses[RFS_OBJECT_JUMPS_AHEAD], at = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < 200; at += sizes[i++ % 7] << 20) {
+        rfs_object_note_jump(&jumps, at);
+        const size_t n = rfs_object_guess_jumps(&jumps, guesses);
+        /* Once three jumps of the second layer are as those of the first, all guesses are right. */
+        assert_true(i < 10 || n >= 6);
+        for (uint64_t k = 0, next = at; i >= 10 && k < n; k++) {
+            next += sizes[(i + k) % 7] << 20;
+            assert_int_equal(guesses[k], next);
+        }
+    }
+}
+
 static void test_jumps_that_do_not(void **state)
 {
     struct rfs_object_jumps jumps = {.n = 0};
@@ -893,6 +913,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_jumps_that_repeat),
+        cmocka_unit_test(test_jumps_that_repeat_in_layers_that_do),
         cmocka_unit_test(test_jumps_that_do_not),
         cmocka_unit_test(signatures_of_the_documentation),
         cmocka_unit_test(a_signature_of_what_is_sent),
