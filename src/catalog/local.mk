@@ -15,6 +15,7 @@ librfs_la_SOURCES += \
 	src/catalog/weigh.c \
 	src/catalog/scan/aside.c \
 	src/catalog/scan/aside.h \
+	src/catalog/scan/counted.c \
 	src/catalog/scan/described.c \
 	src/catalog/scan/divided.c \
 	src/catalog/scan/folder.c \

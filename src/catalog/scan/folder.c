@@ -10,7 +10,8 @@
  * byte order (_transform_checkpoints of MindSpore 2.10); of .safetensors files the one whose path
  * ends with the greatest two numbers (_find_most_matching_file), which is not settled by the names
  * where two paths end with equal ones: MindSpore then takes whichever the folder lists last. Parts
- * of one checkpoint (divided.c) count together.
+ * of one checkpoint (divided.c) count together. Names that count ranks or parts (counted.c) are of
+ * one save, whatever MindSpore takes.
  */
 #include "base/cleanup.h"
 #include "base/glob.h"
@@ -307,6 +308,23 @@ static int fail_tie(struct rfs_error *err, enum rfs_format format, const char *p
                     "the numbers in '%s' and '%s' don't say which one is the last", a, b);
 }
 
+/* Refuses files that are no saves beside each other, as one save was divided into them. */
+static int fail_counted(struct rfs_error *err, const char *path, const char *a, const char *b,
+                        const struct rfs_scan_counted *counted)
+{
+    if (counted->ranks > 0)
+        return rfs_fail(err, -EINVAL, RFS_IN(path),
+                        "files=MAP, which names the file of each rank; or file=GLOB that only one "
+                        "of them matches",
+                        "by their names, '%s' and '%s' are of two ranks, and only one of them can "
+                        "count here",
+                        a, b);
+    return rfs_fail(err, -EINVAL, RFS_IN(path),
+                    "segmented to take all files as one; or file=GLOB that only one of them "
+                    "matches",
+                    "by their names, '%s' and '%s' are parts of one checkpoint", a, b);
+}
+
 int rfs_scan_found_divided(const char *path, const struct rfs_scan_found *const *files, size_t n,
                            bool several, struct rfs_error *err)
 {
@@ -349,6 +367,11 @@ int rfs_scan_choose(const struct rfs_scan_found *const *files, size_t n, const c
         best = RFS_STEAL(whole);
         *out = i;
         rival = SIZE_MAX;
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct rfs_scan_counted counted;
+        if (i != *out && rfs_scan_is_divided_by(files[i]->name, files[*out]->name, &counted))
+            return fail_counted(err, path, files[i]->name, files[*out]->name, &counted);
     }
     return rival == SIZE_MAX ? 0
                              : fail_tie(err, format, path, files[*out]->name, files[rival]->name);

@@ -127,6 +127,16 @@ char *rfs_scan_part_pattern(const char *name, const struct rfs_scan_part *part);
 int rfs_scan_divided(const char *path, const char *const *names, size_t n, bool several,
                      struct rfs_error *err);
 
+/* ---- names that count what a save is divided into (counted.c) -------------------------------- */
+
+/* How many of the numbers that differ between two names count what. */
+struct rfs_scan_counted {
+    unsigned ranks, parts, saves, others;
+};
+
+/* Says whether the numbers of ranks and parts alone differ between two names. */
+bool rfs_scan_is_divided_by(const char *one, const char *other, struct rfs_scan_counted *counted);
+
 /* ---- names of one save (same.c) -------------------------------------------------------------- */
 
 /* A run of digits in names of one save. */

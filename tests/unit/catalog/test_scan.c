@@ -381,6 +381,49 @@ static void test_ranks_as_steps(void **state)
     REFUSED(s, -EINVAL, "different saves");
 }
 
+/* Parts of one save, and files of two ranks, in one folder: none of them is the last save. */
+static void test_what_a_save_is_divided_into(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "rank_0/net_0_part0.ckpt");
+    scanned(s);
+    put(s, "rank_0/net_0_part1.ckpt");
+    REFUSED(s, -EINVAL,
+            "rank_0: by their names, 'net_0_part0.ckpt' and 'net_0_part1.ckpt' are parts of one "
+            "checkpoint; try: segmented to take all files as one");
+    s->options.segmented = true;
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "rank_0/net_0_part0.ckpt rank_0/net_0_part1.ckpt");
+    plain(s);
+    s->options.file = (char *)"*part1*";
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "rank_0/net_0_part1.ckpt");
+    plain(s);
+    put(s, "rank_0/net_0_rank3.ckpt");
+    put(s, "rank_0/net_0_rank12.ckpt");
+    REFUSED(s, -EINVAL,
+            "by their names, 'net_0_rank12.ckpt' and 'net_0_rank3.ckpt' are of two ranks",
+            "files=MAP, which names the file of each rank");
+    put(s, "rank_0/part-1_3.ckpt"); /* epochs 1 and 2 of a net called "part" */
+    put(s, "rank_0/part-2_3.ckpt");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "rank_0/part-2_3.ckpt");
+}
+
+/* Where no rank has a folder, step= chooses files by it, and not one rank's of all. */
+static void test_files_of_ranks_in_one_folder(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "llama_rank_0-2_4.ckpt");
+    put(s, "llama_rank_1-2_4.ckpt");
+    put(s, "llama_rank_1-1_4.ckpt");
+    s->options.epoch = 2;
+    REFUSED(s, -EINVAL, "'llama_rank_0-2_4.ckpt' and 'llama_rank_1-2_4.ckpt' are of two ranks");
+    s->options.epoch = 1;
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "llama_rank_1-1_4.ckpt");
+}
+
 static void saves_are(struct scanning *s, const char *want)
 {
     struct rfs_saves saves;
@@ -487,6 +530,8 @@ int main(void)
         TEST(test_two_saves_are_not_mixed),
         TEST(test_ranks_in_names),
         TEST(test_ranks_as_steps),
+        TEST(test_what_a_save_is_divided_into),
+        TEST(test_files_of_ranks_in_one_folder),
         TEST(test_saves),
         TEST(test_segmented_ranks),
         TEST(test_distributed),

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names that count what one save is divided into. The word before the number says so:
+ *
+ *   net_part0.ckpt, net_part1.ckpt         parts, of which all are wanted
+ *   model_rank_0.safetensors, tp1/a.pt     shards of ranks, of which each needs its rank
+ *   model-rank-1-part-0.safetensors        both
+ *
+ * Names without such a word that count from 0 may mean ranks as well as epochs.
+ */
+#include "catalog/scan/internal.h"
+
+static const char *const rank_words[] = {"rank", "shard", "tp",   "pp",   "mp",     "dp",
+                                         "gpu",  "npu",   "node", "host", "device", "worker"};
+static const char *const part_words[] = {"part", "segment"};
+static const char *const save_words[] = {"step", "epoch", "iter",      "iteration",
+                                         "ckpt", "save",  "checkpoint"};
+
+#define IS_BEHIND(name, at, words) is_behind(name, at, words, sizeof(words) / sizeof *(words))
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* Says whether the number at AT of a NAME is behind one of N words. */
+static bool is_behind(const char *name, const char *at, const char *const *words, size_t n)
+{
+    if (at > name && strchr("_-.=", at[-1]))
+        at--;
+    for (size_t i = 0; i < n; i++) {
+        const size_t length = strlen(words[i]);
+        if ((size_t)(at - name) >= length && strncasecmp(at - length, words[i], length) == 0 &&
+            ((size_t)(at - name) == length || !is_letter(at[-(ptrdiff_t)length - 1])))
+            return true;
+    }
+    return false;
+}
+
+/* Adds a place where names have different numbers: of NAME at AT. */
+static void add_place(struct rfs_scan_counted *counted, const char *name, const char *at)
+{
+    if (IS_BEHIND(name, at, rank_words))
+        counted->ranks++;
+    else if (IS_BEHIND(name, at, part_words))
+        counted->parts++;
+    else if (IS_BEHIND(name, at, save_words))
+        counted->saves++;
+    else
+        counted->others++;
+}
+
+/* Compares two names. False: more than numbers differs between them. */
+static bool count(const char *one, const char *other, struct rfs_scan_counted *counted)
+{
+    const char *x = one;
+    const char *y = other;
+
+    *counted = (struct rfs_scan_counted){0};
+    while (*x || *y) {
+        const size_t n = strspn(x, "0123456789");
+        const size_t m = strspn(y, "0123456789");
+        if ((n == 0 || m == 0) && *x != *y)
+            return false;
+        if (n != m || memcmp(x, y, n) != 0)
+            add_place(counted, one, x);
+        x += n > 0 ? n : 1;
+        y += m > 0 ? m : 1;
+    }
+    return true;
+}
+
+bool rfs_scan_is_divided_by(const char *one, const char *other, struct rfs_scan_counted *counted)
+{
+    struct rfs_save x;
+    struct rfs_save y;
+
+    if (rfs_scan_name_save(one, &x) && rfs_scan_name_save(other, &y) &&
+        rfs_scan_saves_compare(&x, &y) != 0)
+        return false; /* part-1_3.ckpt and part-2_3.ckpt */
+    return count(one, other, counted) && counted->ranks + counted->parts > 0 &&
+           counted->saves + counted->others == 0;
+}
