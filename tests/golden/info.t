@@ -268,6 +268,36 @@ reshard: error: option src_strategy says how the ranks of a folder are cut, and 
 $ reshard info other/src -s other/src/rank_0/checkpoint_0.ckpt
 reshard: error: other/src/rank_0/checkpoint_0.ckpt: is a checkpoint (ckpt), not a strategy; try: the file that MindSpore saved as strategy, or rules
 (exit 1)
+
+# files of ranks in one folder: options say which of them is read
+$ mkdir flat; for r in 0 1 2 3 4 5 6 7; do mv other/src/rank_$r/checkpoint_$r.ckpt flat/net_rank_$r-1_10.ckpt; done
+$ reshard info flat
+reshard: error: flat: by their names, 'net_rank_0-1_10.ckpt' and 'net_rank_7-1_10.ckpt' are of two ranks, and only one of them can count here; try: files=MAP, which names the file of each rank; or file=GLOB that only one of them matches
+(exit 1)
+$ reshard info flat -o file='*rank_2*' --name layer1.bias
+name         dtype    slice  ranks  bytes
+layer1.bias  Float32  [48]   all      192
+
+rank  file                  parameters  file bytes
+   0  net_rank_2-1_10.ckpt          15      190760
+
+tree: 1 rank, 190760 bytes
+format: ckpt
+shown: 1 of 15 parameters, 192 bytes
+types: 2 Int32 (20 bytes), 13 Float32 (185.7 KiB)
+$ echo '{"0": "net_rank_0-1_10.ckpt", "1": "net_rank_1-1_10.ckpt"}' >flat/map.json
+$ reshard info flat -o files=flat/map.json --name layer1.bias
+name         dtype    slice  ranks  bytes
+layer1.bias  Float32  [48]   all      384
+
+rank  file                                          parameters  file bytes
+ 0-1  net_rank_0-1_10.ckpt to net_rank_1-1_10.ckpt          15      190760
+
+tree: 2 ranks, 381520 bytes, 190760 each
+format: ckpt
+shown: 1 of 15 parameters, 384 bytes
+types: 2 Int32 (40 bytes), 13 Float32 (371.4 KiB)
+$ for r in 0 1 2 3 4 5 6 7; do mv flat/net_rank_$r-1_10.ckpt other/src/rank_$r/checkpoint_$r.ckpt; done
 $ reshard export other/src/rank_0/checkpoint_0.ckpt one -s other/src_strategy.ckpt
 reshard: error: …/other/src/rank_0/checkpoint_0.ckpt: parameter 'moments.layer3.weight': rank_2 has no checkpoint, and no other rank that has one holds the same slice; try: the folder of all ranks as the source
 (exit 1)

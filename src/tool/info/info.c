@@ -651,6 +651,13 @@ static int check_cuts(const struct request *request, enum rfs_inspect_what what,
     return 0;
 }
 
+/* Says whether an option says which files of a folder are read: then a view finds them. */
+static bool finds_files(const struct rfs_options *options)
+{
+    return options->step != RFS_ANY_NUMBER || options->epoch != RFS_ANY_NUMBER || options->file ||
+           options->files || options->rank_dir || options->segmented;
+}
+
 static int run_report(struct request *request, struct rfs_info_report *report,
                       struct rfs_error *err)
 {
@@ -663,11 +670,10 @@ static int run_report(struct request *request, struct rfs_info_report *report,
             ?: rfs_tool_source_prepare(&request->options, args->path, take_line, report,
                                        &args->source, err)
             ?: rfs_inspect_detect(args->source.store, args->path, args->source.encrypted != NULL,
-                                  &kind, err)
-            ?: check_cuts(request, kind.what, err);
-    const struct rfs_options *options = args->source.options;
-    if (rc == 0 && kind.what == RFS_INSPECT_RANK && (options->step >= 0 || options->epoch >= 0))
-        kind.what = RFS_INSPECT_TREE; /* a view finds the save */
+                                  &kind, err);
+    if (rc == 0 && kind.what == RFS_INSPECT_RANK && finds_files(args->source.options))
+        kind.what = RFS_INSPECT_TREE;
+    rc = rc ?: check_cuts(request, kind.what, err);
     if (rc == 0) {
         tell_mount(report, args->path);
         rc = show(args, &kind, report, err);

@@ -12,6 +12,7 @@
 #include "base/path.h"
 #include "base/store.h"
 #include "base/text.h"
+#include "catalog/scan/scan.h"
 #include "plan/strategy_files.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
@@ -393,9 +394,17 @@ static void tell_partial(struct tree *tree)
                              n_mixed, n_mixed == 1 ? " is" : "s are", mixed);
 }
 
+/* Says whether the last checkpoint in the folder of a rank counts: no option chose another. */
+static bool is_last_read(const struct rfs_options *options, const char *folder)
+{
+    return !options->file && !options->files && !options->segmented &&
+           (options->rank_dir || rfs_scan_is_rank(rfs_path_name(folder)));
+}
+
 static void tell_folders_beside(struct tree *tree)
 {
     struct beside beside = {0};
+    bool last = true;
 
     for (uint32_t i = 0; i < tree->headers.n; i++) {
         const struct rfs_headers_rank *rank = &tree->headers.ranks[i];
@@ -406,8 +415,10 @@ static void tell_folders_beside(struct tree *tree)
         if (!slash || rank->files > 1)
             continue;
         *slash = '\0';
+        last = last && is_last_read(tree->args->source.options, folder);
         look_beside(tree->args->source.store, folder, rfs_path_name(folder), &beside);
     }
+    beside.several = last ? beside.several : 0;
     tell_beside(&beside, &tree->report->findings);
 }
 
