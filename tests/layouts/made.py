@@ -610,6 +610,25 @@ def open_clip():
     return "m", toy()
 
 
+@layout("vLLM's sharded_state", says=["files of 2 ranks side by side"], never=["whole checkpoint", "NEW"])
+def vllm_sharded():
+    text("m/config.json", config())
+    for rank in range(2):
+        safetensors(f"m/model-rank-{rank}-part-0.safetensors", {n: t.chunk(2)[rank].clone() for n, t in llama().items()})
+    text("MAP", {str(rank): f"m/model-rank-{rank}-part-0.safetensors" for rank in range(2)})
+    return "m", {}
+
+
+@layout("shards or saves, as no word says", says=["a folder with checkpoints in it", "rank_dir=%d"], never=["newest", "NEW"])
+def numbers_from_zero():
+    truth = {}
+    for rank in range(2):
+        truth[f"run/{rank}"] = {n: t + rank for n, t in toy().items()}
+        os.makedirs(f"run/{rank}")
+        torch_save(f"run/{rank}/model.pt", truth[f"run/{rank}"])
+    return "run", truth
+
+
 @layout("MLX", says=["convert=llama,"])
 def mlx():
     tensors = llama()
@@ -996,6 +1015,41 @@ def mindspore_saves():
         os.rename(f"{at}/checkpoint_{rank}.ckpt", f"{at}/net-1_10.ckpt")
         shutil.copy(f"{at}/net-1_10.ckpt", f"{at}/net-2_10.ckpt")
     return "ex/src", {}
+
+
+@layout("MindSpore, ranks in folders of a launcher's names", says=["a checkpoint of 8 ranks", "-s ex/src_strategy.ckpt", "rank_dir=device_%d"], never=["whole checkpoint, ckpt"])
+def mindspore_devices():
+    example()
+    for rank in range(8):
+        os.rename(f"ex/src/rank_{rank}", f"ex/src/device_{rank}")
+    return "ex/src", {}
+
+
+@layout("MindSpore, one rank of those", says=["one of 8 folders of ranks", "reshard suggest ex/src"], never=["NEW"])
+def mindspore_device():
+    mindspore_devices()
+    return "ex/src/device_3", {}
+
+
+def beside_each_other(names):
+    """Files of all ranks in one folder, and MAP, the map that says which is whose."""
+    example()
+    for rank in range(8):
+        os.rename(f"ex/src/rank_{rank}/checkpoint_{rank}.ckpt", f"ex/src/{names.format(rank)}")
+        os.rmdir(f"ex/src/rank_{rank}")
+    text("MAP", {str(rank): f"ex/src/{names.format(rank)}" for rank in range(8)})
+
+
+@layout("MindSpore Transformers, all ranks copied into one folder", says=["files of 8 ranks side by side", "files=MAP"], never=["whole checkpoint", "NEW"])
+def mindspore_beside():
+    beside_each_other("llama_rank_{}-1_10.ckpt")
+    return "ex/src", {}
+
+
+@layout("MindSpore, the file of one rank among all", says=["one of 8 files of ranks", "reshard suggest ex/src"], never=["NEW"])
+def mindspore_beside_one():
+    beside_each_other("rank_{}.ckpt")
+    return "ex/src/rank_5.ckpt", {}
 
 
 @layout("MindSpore, strategies alone", says=["a folder of strategies"])

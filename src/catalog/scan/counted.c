@@ -37,8 +37,18 @@ static bool is_behind(const char *name, const char *at, const char *const *words
     return false;
 }
 
-/* Adds a place where names have different numbers: of NAME at AT. */
-static void add_place(struct rfs_scan_counted *counted, const char *name, const char *at)
+/* Reads N digits; a number too large becomes UINT32_MAX. */
+static uint32_t read_digits(const char *at, size_t n)
+{
+    uint64_t number = 0;
+
+    for (size_t i = 0; i < n && number < UINT32_MAX; i++)
+        number = number * 10 + (uint64_t)(at[i] - '0');
+    return number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
+}
+
+/* Adds a place where names have different numbers: of NAME at AT, N digits. */
+static void add_place(struct rfs_scan_counted *counted, const char *name, const char *at, size_t n)
 {
     if (IS_BEHIND(name, at, rank_words))
         counted->ranks++;
@@ -48,10 +58,12 @@ static void add_place(struct rfs_scan_counted *counted, const char *name, const 
         counted->saves++;
     else
         counted->others++;
+    counted->begin = (size_t)(at - name);
+    counted->digits = n;
+    counted->number = read_digits(at, n);
 }
 
-/* Compares two names. False: more than numbers differs between them. */
-static bool count(const char *one, const char *other, struct rfs_scan_counted *counted)
+bool rfs_scan_count(const char *one, const char *other, struct rfs_scan_counted *counted)
 {
     const char *x = one;
     const char *y = other;
@@ -63,7 +75,7 @@ static bool count(const char *one, const char *other, struct rfs_scan_counted *c
         if ((n == 0 || m == 0) && *x != *y)
             return false;
         if (n != m || memcmp(x, y, n) != 0)
-            add_place(counted, one, x);
+            add_place(counted, one, x, n);
         x += n > 0 ? n : 1;
         y += m > 0 ? m : 1;
     }
@@ -78,6 +90,55 @@ bool rfs_scan_is_divided_by(const char *one, const char *other, struct rfs_scan_
     if (rfs_scan_name_save(one, &x) && rfs_scan_name_save(other, &y) &&
         rfs_scan_saves_compare(&x, &y) != 0)
         return false; /* part-1_3.ckpt and part-2_3.ckpt */
-    return count(one, other, counted) && counted->ranks + counted->parts > 0 &&
+    return rfs_scan_count(one, other, counted) && counted->ranks + counted->parts > 0 &&
            counted->saves + counted->others == 0;
+}
+
+bool rfs_scan_name_counts_ranks(const char *name)
+{
+    const char *at = name + strlen(name);
+
+    while (at > name && at[-1] >= '0' && at[-1] <= '9')
+        at--;
+    return *at && IS_BEHIND(name, at, rank_words);
+}
+
+/* Says whether N names count from LOWEST, which is 0 or 1 at most, without a gap, at one place. */
+static bool counts_up(const char *const *names, size_t n, uint32_t lowest)
+{
+    uint64_t most = 0;
+    uint64_t least = UINT32_MAX;
+
+    for (size_t i = 0; i < n; i++) {
+        struct rfs_scan_counted at;
+        if (!rfs_scan_count(names[i], names[i > 0 ? 0 : n - 1], &at) ||
+            at.ranks + at.parts + at.saves + at.others != 1)
+            return false;
+        most = at.number > most ? at.number : most;
+        least = at.number < least ? at.number : least;
+    }
+    return n > 1 && least <= lowest && most - least == n - 1;
+}
+
+enum rfs_scan_division rfs_scan_division_of(const char *const *names, size_t n)
+{
+    struct rfs_scan_counted sum = {0};
+
+    for (size_t i = 1; i < n; i++) {
+        struct rfs_scan_counted at;
+        if (!rfs_scan_count(names[0], names[i], &at))
+            return RFS_SCAN_UNDIVIDED;
+        sum.ranks += at.ranks;
+        sum.parts += at.parts;
+        sum.saves += at.saves;
+        sum.others += at.others;
+    }
+    if (sum.ranks > 0)
+        return sum.saves + sum.others + sum.parts == 0 && counts_up(names, n, 1)
+                   ? RFS_SCAN_RANKS
+                   : RFS_SCAN_DOUBTFUL;
+    if (sum.parts > 0)
+        return sum.saves + sum.others == 0 && counts_up(names, n, 1) ? RFS_SCAN_PARTS
+                                                                     : RFS_SCAN_DOUBTFUL;
+    return sum.saves == 0 && counts_up(names, n, 0) ? RFS_SCAN_DOUBTFUL : RFS_SCAN_UNDIVIDED;
 }

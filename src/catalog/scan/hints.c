@@ -160,8 +160,15 @@ void rfs_scan_likely(struct rfs_store *store, const char *path, struct rfs_path_
         if ((wanted(file) - wanted(newest) ?: rfs_scan_name_compare(file->name, newest->name)) >= 0)
             newest = file;
     }
-    for (size_t i = 0; i < listing.n && wanted(newest) == 0; i++)
-        several |= compare_series(listing.data[i].name, newest->name) != 0;
+    RFS_FREE const char **names = calloc(listing.n, sizeof *names);
+    if (!names)
+        return;
+    for (size_t i = 0; i < listing.n; i++) {
+        names[i] = listing.data[i].name;
+        several |= compare_series(names[i], newest->name) != 0;
+    }
+    several = wanted(newest) == 0 &&
+              (several || rfs_scan_division_of(names, listing.n) != RFS_SCAN_UNDIVIDED);
     if (!several)
         add_file(path, newest, out);
     for (size_t i = 0; i < listing.n && several; i++)
@@ -197,7 +204,19 @@ static bool add(struct search *search, const char *path)
     return rfs_path_list_add(search->out, strdup(path)) && search->out->n < RFS_SCAN_INSIDE_MOST;
 }
 
-/* Names the checkpoints among folders: of each series the last. */
+/* Says whether the one of FOLDERS that is first of a series stands for all: they are saves. */
+static bool is_of_saves(const struct folders *folders, size_t first)
+{
+    RFS_FREE const char **names = calloc(folders->n, sizeof *names);
+    size_t n = 0;
+
+    for (size_t i = first; names && i < folders->n; i++)
+        if (compare_series(folders->data[first], folders->data[i]) == 0)
+            names[n++] = rfs_path_name(folders->data[i]);
+    return n <= 1 || rfs_scan_division_of(names, n) == RFS_SCAN_UNDIVIDED;
+}
+
+/* Names the checkpoints among folders: of each series of saves the last. */
 static void name_checkpoints(struct search *search, const struct folders *folders)
 {
     const char *named = NULL;
@@ -211,7 +230,7 @@ static void name_checkpoints(struct search *search, const struct folders *folder
             rfs_foreign_find(rfs_path_name(path), NULL, 0) ||
             !(search->files ? is_of_files : rfs_scan_is_any)(search->store, path))
             continue;
-        named = path;
+        named = search->step != RFS_ANY_NUMBER || is_of_saves(folders, i) ? path : named;
         if (!add(search, path))
             return;
     }
@@ -255,7 +274,7 @@ static void look_into(struct search *search, const char *path, unsigned levels)
         if (named != SIZE_MAX && compare_series(folders.data[named], folders.data[i]) == 0)
             continue;
         look_into(search, folders.data[i], levels - 1);
-        named = search->out->n > before ? i : named;
+        named = search->out->n > before && is_of_saves(&folders, i) ? i : named;
     }
 }
 
@@ -272,11 +291,127 @@ void rfs_scan_inside(struct rfs_store *store, const char *path, int64_t step, bo
     look_into(&search, path, LEVELS);
 }
 
+/* ---- ranks by other names than rank_N -------------------------------------------------------- */
+
+void rfs_scan_ranked_free(struct rfs_scan_ranked *ranked)
+{
+    free(ranked->first);
+    free(ranked->pattern);
+    *ranked = (struct rfs_scan_ranked){0};
+}
+
+/* Adds the folders or the files of tensors in PATH, by series. False: it cannot be listed. */
+static bool list_names(struct rfs_store *store, const char *path, bool files, struct folders *out)
+{
+    RFS_CLEANUP(rfs_scan_listing_free) struct rfs_scan_listing listing = {0};
+    const struct rfs_source_spec spec = {.store = store, .options = &rfs_options_defaults};
+    struct rfs_error unused;
+
+    if (!files)
+        return list(store, path, out);
+    if (rfs_scan_listing_read(&spec, path, NULL, &listing, &unused))
+        return false;
+    rfs_aside_drop_states(&listing, NULL);
+    for (size_t i = 0; i < listing.n; i++) {
+        char *file = rfs_path_join(path, listing.data[i].name);
+        if (!file || !RFS_PUSH(out, file)) {
+            free(file);
+            return false;
+        }
+    }
+    RFS_SORT_ALL(out, compare);
+    return true;
+}
+
+/* Says whether a folder has files of tensors, as that of a rank has, or a checkpoint. */
+static bool has_tensors(struct rfs_store *store, const char *path)
+{
+    RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list files = {0};
+
+    rfs_scan_likely(store, path, &files);
+    return files.n > 0 || rfs_scan_is_divided(store, path);
+}
+
+/* Gives the number at the one place where the name I of N differs; false: there are several. */
+static bool number_of(const char *const *names, size_t n, size_t i, struct rfs_scan_counted *at)
+{
+    return rfs_scan_count(names[i], names[i > 0 ? 0 : n - 1], at) &&
+           at->ranks + at->parts + at->saves + at->others == 1;
+}
+
+/* Takes N paths of one series, if their names count ranks or parts, or if they may. */
+static void take_ranked(char *const *paths, size_t n, bool files, struct rfs_scan_ranked *out)
+{
+    RFS_FREE const char **names = calloc(n, sizeof *names);
+    struct rfs_scan_counted at;
+    struct rfs_scan_counted lowest = {.number = UINT32_MAX};
+    size_t first = 0;
+
+    for (size_t i = 0; names && i < n; i++)
+        names[i] = rfs_path_name(paths[i]);
+    const enum rfs_scan_division is = names ? rfs_scan_division_of(names, n) : RFS_SCAN_UNDIVIDED;
+    if (is == RFS_SCAN_UNDIVIDED || (is == RFS_SCAN_PARTS && !files))
+        return;
+    for (size_t i = 0; i < n; i++) {
+        if (!number_of(names, n, i, &at))
+            return;
+        first = at.number < lowest.number ? i : first;
+        lowest = at.number < lowest.number ? at : lowest;
+    }
+    out->first = strdup(paths[first]);
+    out->pattern = rfs_text_printf("%.*s%%d%s", (int)lowest.begin, names[first],
+                                   names[first] + lowest.begin + lowest.digits);
+    if (!out->first || !out->pattern) {
+        rfs_scan_ranked_free(out);
+        return;
+    }
+    out->n = n;
+    out->files = files;
+    out->parts = is == RFS_SCAN_PARTS;
+    out->doubtful = is == RFS_SCAN_DOUBTFUL;
+}
+
+/* Looks at one series of names, and keeps what is found unless something surer was found before. */
+static void look_at_series(struct rfs_store *store, char *const *paths, size_t n, bool files,
+                           struct rfs_scan_ranked *out)
+{
+    RFS_CLEANUP(rfs_scan_ranked_free) struct rfs_scan_ranked found = {.n = 0};
+
+    take_ranked(paths, n, files, &found);
+    if (found.n == 0 || (out->n > 0 && (found.doubtful || !out->doubtful)) ||
+        (!files && !has_tensors(store, found.first)))
+        return;
+    rfs_scan_ranked_free(out);
+    *out = found;
+    found = (struct rfs_scan_ranked){.n = 0};
+}
+
+void rfs_scan_ranked(struct rfs_store *store, const char *path, struct rfs_scan_ranked *out)
+{
+    *out = (struct rfs_scan_ranked){.n = 0};
+    for (int files = 0; files < 2; files++) {
+        RFS_CLEANUP(free_folders) struct folders names = {.n = 0};
+        if (!list_names(store, path, files == 1, &names))
+            return;
+        for (size_t i = 0, end; i < names.n; i = end) {
+            for (end = i + 1; end < names.n; end++)
+                if (compare_series(names.data[i], names.data[end]) != 0)
+                    break;
+            look_at_series(store, names.data + i, end - i, files == 1, out);
+        }
+    }
+}
+
 char *rfs_scan_named(struct rfs_store *store, const char *path, int64_t step)
 {
     RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list found = {0};
+    RFS_CLEANUP(rfs_scan_ranked_free) struct rfs_scan_ranked ranked;
     char *text = NULL;
 
+    rfs_scan_ranked(store, path, &ranked);
+    if (ranked.n > 0 && !ranked.files && !ranked.doubtful)
+        return rfs_text_printf("rank_dir=%s, as these folders are of ranks by their names",
+                               ranked.pattern);
     rfs_scan_inside(store, path, step, false, &found);
     for (size_t i = 0; i < found.n && i < NAMED_MOST; i++) {
         char *longer =

@@ -129,13 +129,27 @@ int rfs_scan_divided(const char *path, const char *const *names, size_t n, bool 
 
 /* ---- names that count what a save is divided into (counted.c) -------------------------------- */
 
-/* How many of the numbers that differ between two names count what. */
+/* How many of the numbers that differ between two names count what, and the last in the first. */
 struct rfs_scan_counted {
     unsigned ranks, parts, saves, others;
+    size_t begin, digits;
+    uint32_t number; /* UINT32_MAX: it is larger */
 };
 
+/* Compares two names. False: more than numbers differs between them. */
+bool rfs_scan_count(const char *one, const char *other, struct rfs_scan_counted *counted);
 /* Says whether the numbers of ranks and parts alone differ between two names. */
 bool rfs_scan_is_divided_by(const char *one, const char *other, struct rfs_scan_counted *counted);
+/* Says whether a NAME ends in the number of a rank, behind a word for it: rank0, tp_1, device_7. */
+bool rfs_scan_name_counts_ranks(const char *name);
+/* What N names are, which differ in numbers. */
+enum rfs_scan_division {
+    RFS_SCAN_UNDIVIDED, /* saves beside each other, or they differ in more */
+    RFS_SCAN_RANKS,     /* shards of ranks, which a word counts, all of them */
+    RFS_SCAN_PARTS,     /* parts of one checkpoint, likewise */
+    RFS_SCAN_DOUBTFUL,  /* one of these, or saves: from 0 without a gap, or some are missing */
+};
+enum rfs_scan_division rfs_scan_division_of(const char *const *names, size_t n);
 
 /* ---- names of one save (same.c) -------------------------------------------------------------- */
 

@@ -132,7 +132,8 @@ bool rfs_scan_is_rank(const char *name);
 int rfs_scan_foreign(struct rfs_store *store, const char *path, int rc, struct rfs_error *err);
 /*
  * Adds the checkpoints in folders below PATH to OUT, a few levels down; some may be left out for
- * lack of memory. Of several whose names differ in numbers it is that of STEP, or the last. With
+ * lack of memory. Of several whose names differ in numbers it is that of STEP, or the last, unless
+ * the numbers are or may be of ranks: then it is all. With
  * FILES, folders of files that are checkpoints each or parts, if there is nothing else.
  */
 #define RFS_SCAN_INSIDE_MOST 8
@@ -141,10 +142,32 @@ void rfs_scan_inside(struct rfs_store *store, const char *path, int64_t step, bo
 /*
  * Adds to OUT the file of tensors in a folder that is likely wanted, where a view takes none:
  * "last" or "model" by its name, else the one with the greatest numbers. Adds all where the names
- * differ in more than numbers, and none where the files are parts (rfs_scan_is_divided).
+ * differ in more than numbers, or in numbers that are or may be of ranks or parts, and none where
+ * the files are parts (rfs_scan_is_divided).
  */
 void rfs_scan_likely(struct rfs_store *store, const char *path, struct rfs_path_list *out);
-/* Returns the first of them for a message, as "A or B", malloc'ed; NULL for none. */
+
+/* Folders or files of ranks, by other names than rank_N, or parts of one checkpoint. */
+struct rfs_scan_ranked {
+    size_t n;      /* 0: there are none */
+    bool files;    /* files; else folders with files of tensors */
+    bool parts;    /* parts, and no ranks */
+    bool doubtful; /* they may as well be saves */
+    char *first;   /* path of the first; owned */
+    char *pattern; /* their names, with %d for the number; owned */
+};
+
+void rfs_scan_ranked_free(struct rfs_scan_ranked *ranked);
+/*
+ * Finds those in PATH whose names say so by a word, and of which none is missing in between; or the
+ * first of which that may be.
+ */
+void rfs_scan_ranked(struct rfs_store *store, const char *path, struct rfs_scan_ranked *out);
+
+/*
+ * Returns what to give for PATH, which is no checkpoint: the first of those below for a message, as
+ * "A or B", or an option for folders of ranks; malloc'ed; NULL for none.
+ */
 char *rfs_scan_named(struct rfs_store *store, const char *path, int64_t step);
 
 /*

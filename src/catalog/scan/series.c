@@ -75,7 +75,7 @@ static bool read_name(const char *name, struct named *out)
     const size_t digits = strlen(name + begin);
     out->begin = begin + 1; /* a name may be all digits */
     out->save.step = strtoll(name + begin, NULL, 10);
-    return digits > 0 && digits <= DIGITS_MOST && !rfs_scan_is_rank(name);
+    return digits > 0 && digits <= DIGITS_MOST && !rfs_scan_name_counts_ranks(name);
 }
 
 int64_t rfs_scan_step_of(const char *name)

@@ -509,9 +509,13 @@ static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_sca
 {
     RFS_FREE char *below =
         err ? rfs_scan_named(spec->store, spec->path, spec->options->step) : NULL;
+    RFS_CLEANUP(rfs_scan_ranked_free) struct rfs_scan_ranked ranked = {.n = 0};
+    if (err)
+        rfs_scan_ranked(spec->store, spec->path, &ranked);
     const char *own = listing->n == 0 ? ""
-                                      : "; or a checkpoint file itself, or segmented to take all "
-                                        "files as one";
+                      : ranked.files && !ranked.parts
+                          ? "; or files=MAP, which names the file of each rank"
+                          : "; or a checkpoint file itself, or segmented to take all files as one";
     RFS_FREE char *remedy = rfs_text_printf("%s%s", below ? below : REMEDY_ROOT, own);
     struct rfs_scan_names names = {.n = 0};
     const bool several = listing->n > 1 && !below;

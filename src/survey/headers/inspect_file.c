@@ -496,6 +496,11 @@ void rfs_inspect_likely(struct rfs_store *store, const char *folder, struct rfs_
     rfs_scan_likely(store, folder, out);
 }
 
+void rfs_inspect_ranked(struct rfs_store *store, const char *folder, struct rfs_scan_ranked *out)
+{
+    rfs_scan_ranked(store, folder, out);
+}
+
 int rfs_inspect_group(struct rfs_store *store, const char *path, uint32_t **ranks, size_t *n,
                       struct rfs_error *err)
 {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/path.h"
 #include "base/store.h"
+#include "catalog/scan/scan.h"
 #include "formats/beside.h"
 #include "formats/chunks/state_parts.h"
 #include "formats/index.h"
@@ -55,6 +56,8 @@ int rfs_inspect_rank_file(struct rfs_store *store, const char *folder, char **ou
 
 /* Returns the step in the name of a save, as rfs_scan_step_of does. */
 int64_t rfs_inspect_step(const char *path);
+/* Finds folders or files of ranks or parts in a folder, as rfs_scan_ranked does. */
+void rfs_inspect_ranked(struct rfs_store *store, const char *folder, struct rfs_scan_ranked *out);
 /* Adds the files of tensors that are likely wanted of a folder, as rfs_scan_likely does. */
 void rfs_inspect_likely(struct rfs_store *store, const char *folder, struct rfs_path_list *out);
 

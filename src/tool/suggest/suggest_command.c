@@ -32,6 +32,8 @@ static const struct {
     {" MNT", "MNT, an empty folder"},
     {"key_file=KEY", "KEY, the file of the key"},
     {"lora_alpha=N", "N, lora_alpha of the training"},
+    {"files=MAP",
+     "MAP, a file such as {\"0\": \"FILE\", \"1\": \"FILE\"}, with the file of each rank"},
 };
 
 /* Leaves out the commands after the first N. */
@@ -724,6 +726,54 @@ static bool suggest_whole_of(struct rfs_advice *advice)
     return true;
 }
 
+/* Returns whether a path has the name of one of the ranks that were found. */
+static bool is_of_ranked(const struct rfs_scan_ranked *ranked, const char *path)
+{
+    const char *place = strstr(ranked->pattern, "%d");
+    const size_t before = (size_t)(place - ranked->pattern);
+    const char *name = rfs_path_name(path);
+    const size_t digits =
+        strncmp(name, ranked->pattern, before) == 0 ? strspn(name + before, "0123456789") : 0;
+
+    return digits > 0 && strcmp(name + before + digits, place + strlen("%d")) == 0;
+}
+
+/*
+ * Suggests what the folder above PATH has if that is the folder, or with FILES the file, of a rank
+ * there, by another name than rank_N. Returns whether it is.
+ */
+static bool suggest_ranked(struct rfs_advice *advice, const char *path, bool files)
+{
+    RFS_CLEANUP(rfs_scan_ranked_free) struct rfs_scan_ranked ranked = {.n = 0};
+    RFS_FREE char *above = rfs_printed_memory(rfs_near_above(path));
+
+    rfs_inspect_ranked(advice->source.store, above, &ranked);
+    if (ranked.n == 0 || ranked.doubtful || ranked.files != files || !is_of_ranked(&ranked, path))
+        return false;
+    describe(advice, rfs_text_printf("one of %zu %s, by its name", ranked.n,
+                                     ranked.parts   ? "parts of a checkpoint"
+                                     : ranked.files ? "files of ranks"
+                                                    : "folders of ranks"));
+    suggest_path(advice, ranked.parts ? "all parts" : "all ranks", above);
+    offer_info(advice);
+    return true;
+}
+
+/* Suggests for files of ranks that lie side by side: only a map says which rank has which. */
+static void suggest_map(struct rfs_advice *advice, const struct rfs_scan_ranked *ranked)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+
+    describe(advice, rfs_text_printf("files of %zu ranks side by side, by their names: %s",
+                                     ranked->n, ranked->pattern));
+    advice->failed |= rfs_settings_add_all(&options, &advice->basis) != 0;
+    rfs_advice_pairs(advice, &options, RFS_PAIRS("files", "MAP"));
+    rfs_advice_command(advice, "all of them as one checkpoint", "reshard suggest", advice->path,
+                       NULL, &options);
+    rfs_advice_command(advice, "what is in the first one", "reshard info", ranked->first, NULL,
+                       &advice->basis);
+}
+
 static int suggest_for(struct rfs_advice *advice, const struct rfs_inspect_kind *kind,
                        struct rfs_error *err)
 {
@@ -760,10 +810,16 @@ static int suggest_for(struct rfs_advice *advice, const struct rfs_inspect_kind 
         return 0;
     }
     case RFS_INSPECT_RANK:
-        return suggest_tree(advice, advice->path) ? 0 : suggest_source(advice, kind, err);
+        return suggest_tree(advice, advice->path) || suggest_ranked(advice, advice->path, false)
+                   ? 0
+                   : suggest_source(advice, kind, err);
     case RFS_INSPECT_FILE: {
         RFS_FREE char *rank = above_of(advice->source.store, advice->path, RFS_INSPECT_RANK);
-        return rank && suggest_tree(advice, rank) ? 0 : suggest_source(advice, kind, err);
+        const bool in_rank =
+            rank && (suggest_tree(advice, rank) || suggest_ranked(advice, rank, false));
+        return in_rank || suggest_ranked(advice, advice->path, true)
+                   ? 0
+                   : suggest_source(advice, kind, err);
     }
     case RFS_INSPECT_TREE:
     case RFS_INSPECT_PARTS:
@@ -907,6 +963,56 @@ static void keep_good(struct rfs_advice *advice, struct rfs_path_list *paths, st
     }
 }
 
+/* Forgets what was learned of the source, to look at it or at another one anew. */
+static void forget(struct rfs_advice *advice)
+{
+    keep_commands(advice, 0);
+    rfs_advice_free_notes(advice);
+    rfs_headers_close(&advice->source);
+    advice->source = (struct rfs_headers_source){0};
+    rfs_near_free(&advice->near);
+    advice->why = (struct rfs_error){0};
+}
+
+/*
+ * Looks at ranks that have other names than rank_N, or at parts, by the option that says so.
+ * Returns 1, 0 if there are none, or -errno with *err filled.
+ */
+static int look_at_ranks(struct rfs_advice *advice, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_scan_ranked_free) struct rfs_scan_ranked ranked = {.n = 0};
+    const struct rfs_settings *given = &advice->basis;
+
+    if (!rfs_settings_last(given, "rank_dir") && !rfs_settings_last(given, "files") &&
+        !rfs_settings_last(given, "file") && !rfs_settings_last(given, "segmented"))
+        rfs_inspect_ranked(advice->source.store, advice->path, &ranked);
+    if (ranked.n == 0 || ranked.doubtful)
+        return 0;
+    forget(advice);
+    if (ranked.files && !ranked.parts) {
+        suggest_map(advice, &ranked);
+        return 1;
+    }
+    advice->failed |=
+        (ranked.parts ? rfs_settings_add(&advice->basis, "segmented", NULL, NULL)
+                      : rfs_settings_add(&advice->basis, "rank_dir", ranked.pattern, NULL)) != 0;
+    return look(advice, err) ?: 1;
+}
+
+/* Notes that what was found may be of the ranks of one save. */
+static void note_doubt(struct rfs_advice *advice)
+{
+    RFS_CLEANUP(rfs_scan_ranked_free) struct rfs_scan_ranked ranked = {.n = 0};
+
+    rfs_inspect_ranked(advice->source.store, advice->path, &ranked);
+    if (ranked.doubtful)
+        rfs_advice_note(advice,
+                        rfs_text_printf("nothing says whether the numbers of %s are of "
+                                        "saves or of the ranks of one; for ranks: -o %s%s",
+                                        ranked.pattern, ranked.files ? "files=MAP" : "rank_dir=",
+                                        ranked.files ? "" : ranked.pattern));
+}
+
 /*
  * Looks at the checkpoints below a folder that is none: at the newest itself, if they are saves of
  * one run, else names them. Returns 1, 0 if there is none, or -errno with *err filled.
@@ -930,6 +1036,7 @@ static int look_below(struct rfs_advice *advice, struct rfs_error *err)
         for (size_t i = 0; i < found.n && i < MOST_BELOW; i++)
             suggest_path(advice, "a checkpoint in it", found.data[i]);
         describe(advice, strdup("a folder with checkpoints in it"));
+        note_doubt(advice);
         return found.n > 0;
     }
     if (advice->run)
@@ -938,10 +1045,8 @@ static int look_below(struct rfs_advice *advice, struct rfs_error *err)
         advice->run = advice->path;
     advice->path = found.data[0];
     found.n = 0;
-    rfs_headers_close(&advice->source);
-    advice->source = (struct rfs_headers_source){0};
-    rfs_near_free(&advice->near);
-    advice->why = *err = (struct rfs_error){0};
+    forget(advice);
+    *err = (struct rfs_error){0};
     const int rc = look(advice, err);
     if (rc == 0)
         offer_run(advice);
@@ -955,7 +1060,7 @@ static int find_all(struct rfs_advice *advice, struct rfs_error *err)
     /* A folder that is no checkpoint may have some in it. */
     if (rc && rc != -ENOMEM && !err->usage) {
         struct rfs_error below = *err;
-        const int found = look_below(advice, &below);
+        const int found = look_at_ranks(advice, &below) ?: look_below(advice, &below);
         if (found != 0) {
             *err = found < 0 ? below : (struct rfs_error){0};
             rc = found < 0 ? found : 0;

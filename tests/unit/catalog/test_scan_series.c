@@ -131,6 +131,22 @@ static void test_numbers_alone(void **state)
     is_of_list(s, 0, 10, "0010/model.safetensors");
 }
 
+/* Folders of ranks by other names are no saves, though their numbers count up. */
+static void test_folders_of_ranks(void **state)
+{
+    struct scanning *s = *state;
+
+    put(s, "rank0/model.safetensors");
+    put(s, "rank1/model.safetensors");
+    assert_string_equal(saves_of(s), "");
+    REFUSED(s, -ENOENT, "no rank_N folder", "try: rank_dir=rank%d, as these folders are of ranks");
+    put(s, "iter_1/device_0/model.safetensors");
+    put(s, "iter_1/device_1/model.safetensors");
+    s->spec.path = tree_path(&s->tree, "iter_1");
+    assert_string_equal(saves_of(s), "");
+    REFUSED(s, -ENOENT, "no rank_N folder", "try: rank_dir=device_%d");
+}
+
 static void test_rank_folders_in_each(void **state)
 {
     struct scanning *s = *state;
@@ -217,9 +233,10 @@ static void test_may_come(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_trainer),       TEST(test_known_saves),          TEST(test_one_series),
-        TEST(test_numbers_alone), TEST(test_rank_folders_in_each), TEST(test_lightning),
-        TEST(test_no_series),     TEST(test_steps_of_names),       TEST(test_may_come),
+        TEST(test_trainer),          TEST(test_known_saves),          TEST(test_one_series),
+        TEST(test_numbers_alone),    TEST(test_rank_folders_in_each), TEST(test_lightning),
+        TEST(test_no_series),        TEST(test_steps_of_names),       TEST(test_may_come),
+        TEST(test_folders_of_ranks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -475,6 +475,12 @@ static void test_other_folders(void **state)
     plain(s);
     s->options.rank_dir = (char *)"node%d";
     REFUSED(s, -ENOENT, "no nodeN folder in it");
+    put(s, "files/tp0.pt");
+    put(s, "files/tp1.pt");
+    s->spec.path = tree_path(&s->tree, "files");
+    s->options.rank_dir = NULL;
+    REFUSED(s, -ENOENT, "no rank_N folder in it", "files=MAP, which names the file of each rank");
+    plain(s);
     put(s, "rank_0/a.ckpt"); /* then it is a tree */
     plain(s);
     scanned(s);
