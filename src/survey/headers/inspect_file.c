@@ -496,6 +496,11 @@ void rfs_inspect_likely(struct rfs_store *store, const char *folder, struct rfs_
     rfs_scan_likely(store, folder, out);
 }
 
+bool rfs_inspect_is_rank(const char *name)
+{
+    return rfs_scan_is_rank(name);
+}
+
 void rfs_inspect_ranked(struct rfs_store *store, const char *folder, struct rfs_scan_ranked *out)
 {
     rfs_scan_ranked(store, folder, out);

@@ -56,6 +56,8 @@ int rfs_inspect_rank_file(struct rfs_store *store, const char *folder, char **ou
 
 /* Returns the step in the name of a save, as rfs_scan_step_of does. */
 int64_t rfs_inspect_step(const char *path);
+/* Says whether a name is that of a rank's folder, as rfs_scan_is_rank does. */
+bool rfs_inspect_is_rank(const char *name);
 /* Finds folders or files of ranks or parts in a folder, as rfs_scan_ranked does. */
 void rfs_inspect_ranked(struct rfs_store *store, const char *folder, struct rfs_scan_ranked *out);
 /* Adds the files of tensors that are likely wanted of a folder, as rfs_scan_likely does. */

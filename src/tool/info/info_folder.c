@@ -12,7 +12,6 @@
 #include "base/path.h"
 #include "base/store.h"
 #include "base/text.h"
-#include "catalog/scan/scan.h"
 #include "plan/strategy_files.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
@@ -398,7 +397,7 @@ static void tell_partial(struct tree *tree)
 static bool is_last_read(const struct rfs_options *options, const char *folder)
 {
     return !options->file && !options->files && !options->segmented &&
-           (options->rank_dir || rfs_scan_is_rank(rfs_path_name(folder)));
+           (options->rank_dir || rfs_inspect_is_rank(rfs_path_name(folder)));
 }
 
 static void tell_folders_beside(struct tree *tree)
