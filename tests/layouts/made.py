@@ -629,6 +629,34 @@ def numbers_from_zero():
     return "run", truth
 
 
+@layout("torchtitan, whose last save broke off", says=["checkpoint/step-2 NEW", "checkpoint/step-3 is left out: ", ".metadata"])
+def torchtitan_broken():
+    for step in (1, 2, 3):
+        dcp(f"checkpoint/step-{step}", dict(toy()))
+    os.remove("checkpoint/step-3/.metadata")
+    return "checkpoint", toy()
+
+
+@layout("transformers' Trainer, whose last save broke off", says=["out/checkpoint-20 is left out: ", "model-00002-of-00002.safetensors"])
+def trainer_broken():
+    truth = llama()
+    for step in (10, 20):
+        text(f"out/checkpoint-{step}/config.json", config())
+        in_parts(f"out/checkpoint-{step}", truth)
+    os.remove("out/checkpoint-20/model-00002-of-00002.safetensors")
+    return "out", truth
+
+
+@layout("MindSpore Transformers, a run whose last save broke off", says=["output/checkpoint is left out: ", "different saves", "output/network"])
+def mindspore_broken():
+    example("--src", "2", "--dst", "1")
+    shutil.copytree("ex/src", "output/network")
+    os.rename("ex/src", "output/checkpoint")
+    os.rename("ex/src_strategy.ckpt", "output/strategy.ckpt")
+    shutil.copy("output/checkpoint/rank_0/checkpoint_0.ckpt", "output/checkpoint/rank_0/net-1_10.ckpt")
+    return "output", {}
+
+
 @layout("MLX", says=["convert=llama,"])
 def mlx():
     tensors = llama()

@@ -291,6 +291,20 @@ void rfs_scan_inside(struct rfs_store *store, const char *path, int64_t step, bo
     look_into(&search, path, LEVELS);
 }
 
+char *rfs_scan_later(struct rfs_store *store, const char *path)
+{
+    RFS_CLEANUP(free_folders) struct folders folders = {.n = 0};
+    RFS_FREE char *above = rfs_store_folder(path);
+
+    if (!above || !list(store, above, &folders))
+        return NULL;
+    for (size_t i = 0; i < folders.n; i++) /* the first of its series has the greatest numbers */
+        if (compare_series(rfs_path_name(folders.data[i]), rfs_path_name(path)) == 0)
+            return rfs_scan_name_compare(folders.data[i], path) > 0 ? strdup(folders.data[i])
+                                                                    : NULL;
+    return NULL;
+}
+
 /* ---- ranks by other names than rank_N -------------------------------------------------------- */
 
 void rfs_scan_ranked_free(struct rfs_scan_ranked *ranked)

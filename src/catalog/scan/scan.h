@@ -140,6 +140,11 @@ int rfs_scan_foreign(struct rfs_store *store, const char *path, int rc, struct r
 void rfs_scan_inside(struct rfs_store *store, const char *path, int64_t step, bool files,
                      struct rfs_path_list *out);
 /*
+ * Returns the folder beside PATH whose name differs in numbers alone, and has the greatest, if that
+ * is another one; malloc'ed; NULL: there is none.
+ */
+char *rfs_scan_later(struct rfs_store *store, const char *path);
+/*
  * Adds to OUT the file of tensors in a folder that is likely wanted, where a view takes none:
  * "last" or "model" by its name, else the one with the greatest numbers. Adds all where the names
  * differ in more than numbers, or in numbers that are or may be of ranks or parts, and none where

@@ -487,7 +487,8 @@ static int look_for_lost(void *ctx, const struct dirent *entry)
     if (lost->name || entry->d_type != DT_LNK || !rfs_format_of_name(entry->d_name, &unused))
         return 0;
     RFS_FREE char *path = rfs_path_join(lost->spec->path, entry->d_name);
-    if (path && rfs_store_stat(lost->spec->store, path, &st) == -ENOENT)
+    const int failed = path ? rfs_store_stat(lost->spec->store, path, &st) : 0;
+    if (failed == -ENOENT || failed == -ELOOP)
         lost->name = strdup(entry->d_name);
     return 0;
 }
@@ -516,7 +517,11 @@ static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_sca
                       : ranked.files && !ranked.parts
                           ? "; or files=MAP, which names the file of each rank"
                           : "; or a checkpoint file itself, or segmented to take all files as one";
-    RFS_FREE char *remedy = rfs_text_printf("%s%s", below ? below : REMEDY_ROOT, own);
+    RFS_FREE char *remedy =
+        listing->n == 1 && !below
+            ? rfs_text_printf("%s/%s itself, if it is all of the checkpoint; or " REMEDY_ROOT,
+                              spec->path, listing->data[0].name)
+            : rfs_text_printf("%s%s", below ? below : REMEDY_ROOT, own);
     struct rfs_scan_names names = {.n = 0};
     const bool several = listing->n > 1 && !below;
     const int lost = err && listing->n == 0 && !below ? fail_lost(spec, err) : 0;

@@ -501,6 +501,11 @@ bool rfs_inspect_is_rank(const char *name)
     return rfs_scan_is_rank(name);
 }
 
+char *rfs_inspect_later(struct rfs_store *store, const char *path)
+{
+    return rfs_scan_later(store, path);
+}
+
 void rfs_inspect_ranked(struct rfs_store *store, const char *folder, struct rfs_scan_ranked *out)
 {
     rfs_scan_ranked(store, folder, out);

@@ -60,6 +60,8 @@ int64_t rfs_inspect_step(const char *path);
 bool rfs_inspect_is_rank(const char *name);
 /* Finds folders or files of ranks or parts in a folder, as rfs_scan_ranked does. */
 void rfs_inspect_ranked(struct rfs_store *store, const char *folder, struct rfs_scan_ranked *out);
+/* Returns the folder of a later save than PATH, as rfs_scan_later does. */
+char *rfs_inspect_later(struct rfs_store *store, const char *path);
 /* Adds the files of tensors that are likely wanted of a folder, as rfs_scan_likely does. */
 void rfs_inspect_likely(struct rfs_store *store, const char *folder, struct rfs_path_list *out);
 

@@ -20,6 +20,7 @@
 enum {
     RUN_COMMANDS = 2, /* of the newest save in a run, beside those of the run */
     MOST_BELOW = 8,   /* folders that are suggested instead */
+    MOST_LEFT = 4,    /* of which is said why they are not */
 };
 
 /* Stand for what the user fills in. */
@@ -936,11 +937,19 @@ static bool is_good(const struct rfs_advice *advice, const char *path, struct rf
     return good;
 }
 
+/* Adds a note that a checkpoint is passed over; one without a reason has no tensors. */
+static void leave_out(struct rfs_path_list *left, const char *path, const struct rfs_error *why)
+{
+    if (why->code && left->n < MOST_LEFT)
+        (void)rfs_path_list_add(left, rfs_text_printf("%s is left out: %s", path, why->text));
+}
+
 /*
  * Tries the paths, and keeps those that show something. Replaces a folder of files by the file that
- * counts, if one does. *why says why the first of the others shows nothing.
+ * counts, if one does. *why says why the first of the others shows nothing, and LEFT of each.
  */
-static void keep_good(struct rfs_advice *advice, struct rfs_path_list *paths, struct rfs_error *why)
+static void keep_good(struct rfs_advice *advice, struct rfs_path_list *paths,
+                      struct rfs_path_list *left, struct rfs_error *why)
 {
     const size_t n = paths->n;
 
@@ -948,18 +957,23 @@ static void keep_good(struct rfs_advice *advice, struct rfs_path_list *paths, st
     for (size_t i = 0; i < n; i++) {
         char *path = paths->data[i];
         RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list files = {0};
-        bool good = is_good(advice, path, why);
+        struct rfs_error own = {0};
+        bool good = is_good(advice, path, &own);
         if (!good)
             rfs_inspect_likely(advice->source.store, path, &files);
         if (files.n == 1) {
             free(path);
             path = files.data[--files.n];
         }
-        good = good || files.n > 1 || is_good(advice, path, why);
-        if (good)
+        good = good || files.n > 1 || is_good(advice, path, &own);
+        if (good) {
             paths->data[paths->n++] = path;
-        else
-            free(path);
+            continue;
+        }
+        if (own.code != -ENOENT) /* no files of tensors */
+            leave_out(left, path, &own);
+        *why = why->code ? *why : own;
+        free(path);
     }
 }
 
@@ -1013,6 +1027,24 @@ static void note_doubt(struct rfs_advice *advice)
                                         ranked.files ? "" : ranked.pattern));
 }
 
+/* Leaves out what follows a save by the number in its name and is none: a save that broke off. */
+static void look_at_later(const struct rfs_advice *advice, const struct rfs_path_list *saves,
+                          struct rfs_path_list *left)
+{
+    for (size_t i = 0; i < saves->n; i++) {
+        RFS_FREE char *later = rfs_inspect_later(advice->source.store, saves->data[i]);
+        struct rfs_error why = {0};
+        if (later && !is_good(advice, later, &why))
+            leave_out(left, later, &why);
+    }
+}
+
+static void note_left(struct rfs_advice *advice, const struct rfs_path_list *left)
+{
+    for (size_t i = 0; i < left->n; i++)
+        rfs_advice_note(advice, strdup(left->data[i]));
+}
+
 /*
  * Looks at the checkpoints below a folder that is none: at the newest itself, if they are saves of
  * one run, else names them. Returns 1, 0 if there is none, or -errno with *err filled.
@@ -1020,12 +1052,14 @@ static void note_doubt(struct rfs_advice *advice)
 static int look_below(struct rfs_advice *advice, struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list found = {0};
+    RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list left = {0};
 
     rfs_inspect_below(advice->source.store, advice->path, &found);
     if (found.n == 0)
         rfs_inspect_likely(advice->source.store, advice->path, &found);
     struct rfs_error why = {0};
-    keep_good(advice, &found, &why);
+    look_at_later(advice, &found, &left);
+    keep_good(advice, &found, &left, &why);
     keep_commands(advice, 0);
     rfs_advice_free_notes(advice);
     if (found.n == 0 && why.code) {
@@ -1037,6 +1071,7 @@ static int look_below(struct rfs_advice *advice, struct rfs_error *err)
             suggest_path(advice, "a checkpoint in it", found.data[i]);
         describe(advice, strdup("a folder with checkpoints in it"));
         note_doubt(advice);
+        note_left(advice, &left);
         return found.n > 0;
     }
     if (advice->run)
@@ -1048,6 +1083,7 @@ static int look_below(struct rfs_advice *advice, struct rfs_error *err)
     forget(advice);
     *err = (struct rfs_error){0};
     const int rc = look(advice, err);
+    note_left(advice, &left);
     if (rc == 0)
         offer_run(advice);
     return rc ? rc : 1;

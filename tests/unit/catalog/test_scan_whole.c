@@ -481,6 +481,11 @@ static void test_other_folders(void **state)
     s->options.rank_dir = NULL;
     REFUSED(s, -ENOENT, "no rank_N folder in it", "files=MAP, which names the file of each rank");
     plain(s);
+    s->spec.path = tree_path(&s->tree, "loop");
+    tree_folder(&s->tree, "loop");
+    assert_int_equal(symlink("model.pt", tree_path(&s->tree, "loop/model.pt")), 0);
+    REFUSED(s, -ENOENT, "the link 'model.pt' leads to a file that is not there");
+    plain(s);
     put(s, "rank_0/a.ckpt"); /* then it is a tree */
     plain(s);
     scanned(s);
@@ -492,7 +497,8 @@ static void test_one_ckpt_is_not_guessed(void **state)
 {
     struct scanning *s = *state;
     put(s, "net.ckpt");
-    REFUSED(s, -ENOENT, "no rank_N folder in it", "a checkpoint file itself");
+    REFUSED(s, -ENOENT, "no rank_N folder in it",
+            "/net.ckpt itself, if it is all of the checkpoint");
     s->options.segmented = true;
     scanned(s);
     assert_string_equal(files_of(s, 0), "net.ckpt");
