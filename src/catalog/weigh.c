@@ -116,7 +116,7 @@ int rfs_catalog_weigh_aside(struct rfs_catalog *catalog, struct rfs_error *err)
     int rc = 0;
 
     for (size_t i = 0; i < aside->files.n; i++)
-        any |= !aside->files.data[i].state;
+        any |= !aside->files.data[i].state && !aside->files.data[i].weighed;
     if (any)
         rc = rfs_catalog_index(catalog, 0, RFS_NO_RANK, &weighing.read, err);
     for (size_t i = 0; any && rc == 0 && i < aside->files.n; i++)

@@ -190,6 +190,41 @@ static int look_into(const struct looking *common, char *const *folders, size_t 
     return rc == -ENOMEM ? rc : 0;
 }
 
+/* Says whether a file beside rank folders is one of those that say how the ranks are cut. */
+static bool is_of_cuts(const struct rfs_options *options, const char *name)
+{
+    const char *const given[] = {options->src_strategy, options->dst_strategy, options->group_info};
+
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        if (given[i] && strstr(given[i], name))
+            return true;
+    return strstr(name, "strategy") != NULL;
+}
+
+bool rfs_aside_note(const struct rfs_source_spec *spec, const struct dirent *entry,
+                    struct rfs_aside *out)
+{
+    const struct kind *kind = find_kind(entry->d_name);
+
+    if (!is_of_tensors(entry->d_name) || is_of_cuts(spec->options, entry->d_name) ||
+        rfs_scan_entry_is(spec, spec->path, entry, S_IFREG, NULL) != 1)
+        return true;
+    struct rfs_aside_file file = {.path = rfs_path_join(spec->path, entry->d_name),
+                                  .why = kind && kind->state ? kind->why
+                                                             : "the folders of ranks are read",
+                                  .state = kind && kind->state,
+                                  .weighed = true};
+    if (file.path && RFS_PUSH(&out->files, file))
+        return true;
+    free(file.path);
+    return false;
+}
+
+void rfs_aside_sort(struct rfs_aside *aside)
+{
+    RFS_SORT_ALL(&aside->files, by_path);
+}
+
 /* Says whether the files of a source were found in folders, not by their own names. */
 static bool finds_files(const struct rfs_source_spec *spec, const struct rfs_scan *scan)
 {

@@ -9,6 +9,7 @@
 #include "base/vec.h"
 #include "catalog/scan/spec.h"
 
+struct dirent;
 struct rfs_scan;
 
 /* A file that is not read. */
@@ -38,6 +39,15 @@ void rfs_aside_free(struct rfs_aside *aside);
  */
 int rfs_aside_find(const struct rfs_source_spec *spec, const struct rfs_scan *scan,
                    struct rfs_aside *out, struct rfs_error *err);
+
+/*
+ * Adds an entry beside rank folders, if it is a file of tensors and says nothing of their cuts. It
+ * is compared with none of the ranks. False: out of memory.
+ */
+bool rfs_aside_note(const struct rfs_source_spec *spec, const struct dirent *entry,
+                    struct rfs_aside *out);
+/* Puts the files in the order of their paths. */
+void rfs_aside_sort(struct rfs_aside *aside);
 
 struct rfs_scan_listing;
 /*

@@ -80,7 +80,8 @@ static int add_folder(void *ctx, const struct dirent *entry)
     uint32_t rank;
     if (!rfs_scan_name_rank(spec->options->rank_dir ? spec->options->rank_dir : RFS_RANK_DIR,
                             entry->d_name, &rank))
-        return 0;
+        return rfs_aside_note(spec, entry, &tree->all->ranks.aside) ? 0
+                                                                    : rfs_fail_memory(tree->err);
     const int rc = rfs_scan_entry_is(spec, spec->path, entry, S_IFDIR, tree->err);
     if (rc <= 0)
         return rc;
@@ -816,6 +817,9 @@ int rfs_scan_tree(const struct rfs_source_spec *spec, struct rfs_log *log, struc
         return rc;
     if (all->ranks.n > 0) {
         rc = check_finished(spec, err) ?: look_into_folders(&tree, out, saves);
+        rfs_aside_sort(&all->ranks.aside);
+        out->aside = all->ranks.aside;
+        all->ranks.aside = (struct rfs_aside){0};
         if (rc == 0 && saves)
             saves->tree = RFS_STEAL(all);
         return rc;

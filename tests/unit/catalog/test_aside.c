@@ -54,6 +54,30 @@ static const char *beside(const struct scanning *s)
     return text;
 }
 
+/* Beside folders of ranks: a copy that somebody consolidated, but no strategy. */
+static void test_beside_ranks(void **state)
+{
+    struct scanning *s = *state;
+    put(s, "rank_0/net-1_2.ckpt");
+    put(s, "rank_0/net-1_1.ckpt");
+    put(s, "rank_1/net-1_2.ckpt");
+    put(s, "model.safetensors");
+    put(s, "all.ckpt");
+    put(s, "optimizer.pt");
+    put(s, ".hidden.ckpt");
+    put(s, "cuts.ckpt");
+    put(s, "src_strategy.ckpt");
+    put(s, "notes.txt");
+    put(s, "folder.ckpt/x");
+    s->options.src_strategy = (char *)"/elsewhere/cuts.ckpt";
+    scanned(s);
+    assert_string_equal(beside(s), "all.ckpt (the folders of ranks are read), "
+                                   "model.safetensors (the folders of ranks are read), "
+                                   "optimizer.pt (a state of the training)");
+    s->options.src_strategy = NULL;
+    assert_int_equal(s->scan.n, 2);
+}
+
 static void test_model(void **state)
 {
     struct scanning *s = *state;
@@ -246,8 +270,8 @@ static void test_line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_model),  TEST(test_index), TEST(test_described), TEST(test_states),
-        TEST(test_strict), TEST(test_again), TEST(test_line),
+        TEST(test_beside_ranks), TEST(test_model),  TEST(test_index), TEST(test_described),
+        TEST(test_states),       TEST(test_strict), TEST(test_again), TEST(test_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
