@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A web server for measurements: files of a folder, whole or by ranges, each answer after a delay.
+ * To a client of S3, the folders in it are buckets; signatures are not looked at.
  *
  *     range_server ROOT PORT_FILE DELAY_MS [RATE_MIB]
  *
@@ -9,6 +10,7 @@
  * second. So a client is limited by itself, by the delay or by the rate, not by the server.
  */
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,6 +33,7 @@
 #define HEAD_BYTES 8192
 #define LIST_BYTES 65536 /* of the names of a folder */
 #define CHUNK ((size_t)1 << 20)
+#define ETAG "%jx-%" PRIx64 /* the time of the last change, and the size */
 
 static const char *root;
 static long delay_ms, rate_mib;
@@ -118,7 +121,7 @@ static bool answer_file(int to, int fd, bool whole, const char *range, bool body
     b = b < size ? b : size - 1;
     const uint64_t n = size > 0 ? b + 1 - a : 0;
     int length = snprintf(text, sizeof text,
-                          "HTTP/1.1 %s\r\nContent-Length: %" PRIu64 "\r\nETag: \"%jx-%" PRIx64
+                          "HTTP/1.1 %s\r\nContent-Length: %" PRIu64 "\r\nETag: \"" ETAG
                           "\"\r\nAccept-Ranges: bytes\r\n",
                           whole ? "200 OK" : "206 Partial Content", n, (intmax_t)st.st_mtime, size);
     if (!whole)
@@ -162,10 +165,87 @@ static bool answer_folder(int to, const char *path, const char *file)
     return good;
 }
 
+/* Writes the value of a parameter of a query, decoded; "" if there is none. */
+static void parameter(const char *query, const char *name, char *out, size_t cap)
+{
+    const char *at = strstr(query, name);
+    size_t n = 0;
+
+    for (at = at ? at + strlen(name) : ""; *at && *at != '&' && n + 1 < cap; at++) {
+        unsigned code = (unsigned char)*at;
+        if (code == '%' && sscanf(at + 1, "%2x", &code) == 1)
+            at += 2;
+        out[n++] = (char)code;
+    }
+    out[n] = '\0';
+}
+
+static void list_file(FILE *out, const char *key, const struct stat *st)
+{
+    char when[32];
+    struct tm utc;
+
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S.000Z", gmtime_r(&st->st_mtime, &utc));
+    fputs("<Contents><Key>", out);
+    for (; *key; key++)
+        fprintf(out, isalnum((unsigned char)*key) || strchr("-_.", *key) ? "%c" : "%%%02X",
+                (unsigned char)*key);
+    fprintf(out,
+            "</Key><LastModified>%s</LastModified><ETag>&quot;" ETAG
+            "&quot;</ETag><Size>%jd</Size></Contents>",
+            when, (intmax_t)st->st_mtime, (uint64_t)st->st_size, (intmax_t)st->st_size);
+}
+
+/* Lists the files below a folder of a bucket whose keys begin with the prefix. */
+static void list_below(FILE *out, const char *bucket, const char *below, const char *prefix)
+{
+    char path[8192], key[4096];
+    struct dirent *entry;
+    struct stat st;
+
+    snprintf(path, sizeof path, "%s/%s/%s", root, bucket, below);
+    DIR *folder = opendir(path);
+    while (folder && (entry = readdir(folder))) {
+        const int n = snprintf(key, sizeof key, "%s%s", below, entry->d_name);
+        const size_t same = (size_t)n < strlen(prefix) ? (size_t)n : strlen(prefix);
+        if (entry->d_name[0] == '.' || n + 2 > (int)sizeof key || strncmp(key, prefix, same) != 0 ||
+            fstatat(dirfd(folder), entry->d_name, &st, 0) != 0)
+            continue;
+        if (S_ISDIR(st.st_mode))
+            list_below(out, bucket, strcat(key, "/"), prefix);
+        else if (strlen(key) >= strlen(prefix))
+            list_file(out, key, &st);
+    }
+    if (folder)
+        closedir(folder);
+}
+
+/* What ListObjectsV2 answers, in one page of any size. */
+static bool answer_list(int to, const char *bucket, const char *query)
+{
+    char prefix[4096], head[128], *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+
+    if (!out)
+        return false;
+    parameter(query, "prefix=", prefix, sizeof prefix);
+    fputs("<ListBucketResult><IsTruncated>false</IsTruncated>", out);
+    list_below(out, bucket, "", prefix);
+    fputs("</ListBucketResult>", out);
+    fclose(out);
+    snprintf(head, sizeof head,
+             "HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nContent-Length: %zu\r\n\r\n", n);
+    const bool good = send_all(to, head, strlen(head)) && send_all(to, text, n);
+    free(text);
+    return good;
+}
+
 /* One request, whose head ends with a NUL. */
 static bool answer(int to, char *head)
 {
     char method[8], path[4096], file[8192];
+    char *query;
     struct stat st;
 
     if (delay_ms > 0)
@@ -175,9 +255,17 @@ static bool answer(int to, char *head)
          sscanf(head, "%7s /%4095[^ ]", method, path) != 2) ||
         strstr(path, ".."))
         return refuse(to, "400 Bad Request");
+    query = strchr(path, '?');
+    if (query)
+        *query++ = '\0';
+    if (query && strstr(query, "list-type=2")) {
+        path[strcspn(path, "/")] = '\0';
+        return answer_list(to, path, query);
+    }
     snprintf(file, sizeof file, "%s/%s", root, path);
-    if (stat(file, &st) == 0 && S_ISDIR(st.st_mode))
-        return answer_folder(to, path, file);
+    if (stat(file, &st) == 0 && S_ISDIR(st.st_mode)) /* which is no object of a bucket */
+        return header(head, "authorization:") ? refuse(to, "404 Not Found")
+                                              : answer_folder(to, path, file);
     const int fd = open(file, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return refuse(to, "404 Not Found");

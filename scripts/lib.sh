@@ -102,6 +102,11 @@ loguru_version=0.7.3
 psutil_version=7.2.2
 quantized_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/quantized-$compressed_tensors_version-$modelopt_version-$gptqmodel_version-$mlx_version
 
+# The loaders of others that the bench compares with.
+runai_version=0.17.1
+fastsafetensors_version=0.5.0
+peers_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/peers
+
 say() {
     printf '%s\n' "$*"
 }
@@ -415,6 +420,23 @@ make_quantized_venv() {
         make_venv "$quantized_venv" none \
             "compressed-tensors $compressed_tensors_version transformers $current_transformers_version torch $quantized_torch_version gguf $gguf_version modelopt $modelopt_version gptqmodel $gptqmodel_version mlx $mlx_version" \
             fill_quantized_venv
+}
+
+# run:ai's package asks for torch, and so for what that depends on for graphics cards.
+fill_peers_venv() {
+    use_torch_of "$current_torch_venv" "$1" || return 1
+    "$1/bin/python" -m pip install --quiet --disable-pip-version-check boto3 humanize \
+        "fastsafetensors==$fastsafetensors_version" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+            "runai-model-streamer==$runai_version" "runai-model-streamer-s3==$runai_version" &&
+        "$1/bin/python" -c 'import boto3, fastsafetensors, runai_model_streamer, runai_model_streamer_s3'
+}
+
+# That of bench/peers.py.
+make_peers_venv() {
+    [ -x "$current_torch_venv/bin/python" ] || return 0
+    make_venv "$peers_venv" none \
+        "runai-model-streamer $runai_version fastsafetensors $fastsafetensors_version torch $torch_version" fill_peers_venv
 }
 
 fill_numbers_venv() {
