@@ -390,9 +390,9 @@ static int take_sibling(struct rfs_planning *planning, const struct rfs_params *
     if (same == 1) {
         rfs_plan_note_unproved(planning);
         *out = planning->sibling->params;
+    } else {
+        planning->unproved.n = 0; /* the long way finds them again */
     }
-    planning->unproved.n = same == 1 ? planning->unproved.n : 0;
-    planning->copied.n = 0;
     return same;
 }
 

@@ -8,42 +8,45 @@
  * They are done for each rank, for the parameters that the first plan found to matter: one for each
  * geometry, and all that are copied.
  *
- * A plan with a presence map, lost data, manual splits (whose slices differ), conversion rules or
- * chunks takes the long way.
+ * A plan with a presence map, lost data, manual splits of the destination (whose slices differ),
+ * conversion rules or chunks takes the long way.
  */
 #include "plan/internal.h"
 
 #include "base/cleanup.h"
 
-static bool is_split(const struct rfs_strategy *strategy)
-{
-    return strategy && rfs_strategy_has_splits(strategy);
-}
-
-/* Says whether ranks of this planner can be alike. */
+/*
+ * Says whether ranks of this planner can be alike. Manual splits of the source do not matter: what
+ * follows from them is in the types of the lead, and check_rows of sources.c proves the others.
+ */
 static bool may_be_alike(const struct rfs_planner *planner)
 {
     const struct rfs_planner_config *config = &planner->config;
 
-    return !config->lacking && !config->by_rules && !is_split(config->src) &&
-           !is_split(config->dst) && !rfs_catalog_chunks(config->catalog);
+    return !config->lacking && !config->by_rules &&
+           !(config->dst && rfs_strategy_has_splits(config->dst)) &&
+           !rfs_catalog_chunks(config->catalog);
 }
 
-/* Returns the serial of the index that leads a stage, or 0: it is not needed, or has no lead. */
-static uint64_t lead_of(const struct rfs_stage_use *use)
-{
-    return use->needed && use->lead_index ? use->lead_index->serial : 0;
-}
-
-static uint64_t order_of(const struct rfs_stage_use *use)
-{
-    return use->needed && use->order ? use->order->serial : 0;
-}
-
-/* Says whether a stage goes by its lead alone. */
+/*
+ * Says whether a stage goes by its lead alone, which it then has: a stage that has none, or a
+ * presence map, differs. When it is compared, that rank at least gives the order.
+ */
 static bool is_plain(const struct rfs_stage_use *use)
 {
-    return !use->needed || (lead_of(use) > 0 && !use->presence && !use->differs);
+    return !use->needed || !use->differs;
+}
+
+/* Returns the serial of the index that leads a plain stage, or 0: it is not needed. */
+static uint64_t lead_of(const struct rfs_stage_use *use)
+{
+    return use->needed ? use->lead_index->serial : 0;
+}
+
+/* Returns the serial of the index that gives the order of a plain stage, or 0 as lead_of does. */
+static uint64_t order_of(const struct rfs_stage_use *use)
+{
+    return use->needed ? use->order->serial : 0;
 }
 
 void rfs_sibling_find(struct rfs_planning *planning)
@@ -82,8 +85,7 @@ void rfs_sibling_keep(struct rfs_planning *planning, const struct rfs_params *pa
     struct rfs_planner *planner = planning->planner;
     const uint32_t n = planning->n_stages;
 
-    if (planning->sibling || !may_be_alike(planner) ||
-        RFS_PUBLISHED(&planner->siblings[planning->stage]))
+    if (!may_be_alike(planner) || RFS_PUBLISHED(&planner->siblings[planning->stage]))
         return;
     RFS_CLEANUP(sibling_cleanup)
     struct rfs_sibling *fresh = calloc(1, sizeof *fresh + n * sizeof *fresh->stages);
@@ -92,7 +94,7 @@ void rfs_sibling_keep(struct rfs_planning *planning, const struct rfs_params *pa
     fresh->n_stages = n;
     for (uint32_t s = 0; s < n; s++) {
         struct rfs_stage_use *use = &planning->stages[s];
-        if (!is_plain(use) || (use->needed && order_of(use) == 0))
+        if (!is_plain(use))
             return;
         struct rfs_sibling_stage *stage = &fresh->stages[s];
         stage->lead = lead_of(use);

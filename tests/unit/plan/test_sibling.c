@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A rank's plan does not depend on which ranks were planned before: random checkpoints, in which
- * ranks are lost, order their parameters in their own way, have other types or bytes, or alone have
- * a parameter, planned by one planner, and each rank by one of its own.
+ * ranks are lost, order their parameters in their own way, have other types or bytes, alone have a
+ * parameter, or have slices of differing rows, planned by one planner, and each rank by one of its
+ * own. Nor does what planners note of lost data, if they go on without.
  */
 #include "base/options.h"
 #include "plan/planner.h"
@@ -22,15 +23,25 @@
 #define RANKS (STAGES * DEVICES)
 #define PARAMS 9
 #define CUT 6 /* the others are in no strategy */
+#define ROWS 8
+#define SPLIT_ROWS 24 /* of p0, where it is split by hand */
 #define WORLDS 500
 
-/* How a side cuts a parameter of eight bytes: by device axis MAP, or not at all (-1). */
+/* Rows of p0 in each rank, where it is split by hand: slices of one size give files of one size. */
+static const unsigned split_rows[2][DEVICES] = {{1, 2, 3, 4, 5, 1, 2, 6}, {3, 3, 3, 3, 3, 3, 3, 3}};
+static const char *const split_shapes[] = {"1, 2, 3, 4, 5, 1, 2, 6", "3, 3, 3, 3, 3, 3, 3, 3"};
+
+/* How a side cuts a parameter of ROWS bytes: by device axis MAP, or not at all (-1). */
 struct side {
     uint32_t stages;
     int map[PARAMS];
+    bool split; /* p0 is split by hand, into slices of one size if EVEN */
+    bool even;
+    uint64_t p0_rows;
 };
 
 struct opened {
+    struct rfs_lacking lacking;
     struct rfs_strategy *src, *dst;
     struct rfs_catalog *catalog;
     struct rfs_planner *planner;
@@ -50,11 +61,17 @@ static struct rfs_strategy *parse(const char *name, const struct side *side)
         char prefix[16] = "";
         if (side->stages > 1)
             snprintf(prefix, sizeof prefix, "%u-", p % side->stages);
+        const bool split = side->split && p == 0;
+        char shape[64] = "";
+        if (split)
+            snprintf(shape, sizeof shape, "\"param_split_shape\": [%s], ",
+                     split_shapes[side->even]);
         n += (size_t)snprintf(text + n, sizeof text - n,
-                              "%s\"%sp%u\": {\"dev_matrix\": [2, 4], \"tensor_map\": [%d], "
+                              "%s\"%sp%u\": {\"dev_matrix\": [%s], \"tensor_map\": [%d], %s"
                               "\"field\": 0, \"opt_weight_shard_step\": 0, "
                               "\"opt_weight_shard_size\": 0}",
-                              p > 0 ? ", " : "", prefix, p, side->map[p]);
+                              p > 0 ? ", " : "", prefix, p, split ? "8" : "2, 4",
+                              split ? 0 : side->map[p], shape);
     }
     n += (size_t)snprintf(text + n, sizeof text - n, "}}");
     if (rfs_strategy_parse(name, text, n, &strategy, &err))
@@ -62,10 +79,15 @@ static struct rfs_strategy *parse(const char *name, const struct side *side)
     return strategy;
 }
 
-/* Returns the bytes of a slice that is cut by a device axis. */
-static uint64_t slice_of(int map)
+/* Returns the bytes of a rank's slice. */
+static uint64_t slice_of(const struct side *side, unsigned param, uint32_t rank)
 {
-    return map < 0 ? 8 : map == 0 ? 2 : 4;
+    const uint64_t rows = param == 0 ? side->p0_rows : ROWS;
+    const int map = side->map[param];
+
+    if (side->split && param == 0)
+        return split_rows[side->even][rank % DEVICES];
+    return map < 0 ? rows : map == 0 ? rows / 4 : rows / 2;
 }
 
 /* Writes a rank's file. ODDITY: in which way some ranks differ, or 0. */
@@ -87,12 +109,13 @@ static void write_rank(const char *root, uint32_t rank, const struct side *src, 
         const bool cut = p < CUT;
         if (cut && p % src->stages != rank / DEVICES)
             continue;
-        const uint64_t dims = cut || replaced ? slice_of(src->map[cut ? p : 0]) : 8;
+        const uint64_t dims = cut || replaced ? slice_of(src, cut ? p : 0, rank) : ROWS;
         const bool other = odd && test_below(random, 4) == 0;
         char name[8];
         snprintf(name, sizeof name, "p%u", p);
         ckpt_tensor(&file, name, other && oddity == 2 ? "UInt8" : "Int8", 1, &dims,
-                    other && oddity == 3 ? "abcdabcX" : "abcdabcd", dims);
+                    other && oddity == 3 ? "abcdabcXabcdabcdabcdabcd" : "abcdabcdabcdabcdabcdabcd",
+                    dims);
     }
     snprintf(path, sizeof path, "rank_%u/net-1_1.ckpt", rank);
     tree_write(root, path, file.data, file.n);
@@ -105,11 +128,32 @@ static void close_all(struct opened *opened)
     rfs_catalog_close(opened->catalog);
     rfs_strategy_free(opened->src);
     rfs_strategy_free(opened->dst);
+    free(opened->lacking.damaged.data);
+    free(opened->lacking.from.data);
 }
 
+/* Returns the parameters that plans lack, a bit each. */
+static unsigned lacks(const struct opened *opened)
+{
+    struct rfs_intern *names = rfs_catalog_tables(opened->catalog)->names;
+    unsigned bits = 0;
+
+    for (unsigned p = 0; p < PARAMS; p++) {
+        const uint32_t id = rfs_intern_find(names, (const char[]){'p', (char)('0' + p)}, 2);
+        if (id < opened->lacking.from.n && opened->lacking.from.data[id] > 0)
+            bits |= 1u << p;
+    }
+    return bits;
+}
+
+struct how {
+    bool strict;
+    bool go_on; /* without what is lost */
+};
+
 /* False when the world cannot be planned at all. */
-static bool open_all(const char *root, const struct side *src, const struct side *dst, bool strict,
-                     struct rfs_pool *pool, struct opened *opened)
+static bool open_all(const char *root, const struct side *src, const struct side *dst,
+                     const struct how *how, struct rfs_pool *pool, struct opened *opened)
 {
     struct rfs_error err = {0};
 
@@ -121,7 +165,10 @@ static bool open_all(const char *root, const struct side *src, const struct side
                                               .src = opened->src,
                                               .dst = opened->dst,
                                               .pool = pool,
-                                              .strict = strict};
+                                              .strict = how->strict,
+                                              .lost =
+                                                  how->go_on ? RFS_LOST_LEFT_OUT : RFS_LOST_REFUSED,
+                                              .lacking = how->go_on ? &opened->lacking : NULL};
     return rfs_planner_new(&config, &opened->planner, &err) == 0;
 }
 
@@ -156,6 +203,8 @@ static void compare(uint64_t seed, struct rfs_pool *pool)
     const uint32_t oddity = test_below(&random, 5);
     const bool strict = test_below(&random, 4) == 0;
     const bool lose = test_below(&random, 3) == 0;
+    const struct how how = {strict, lose && test_below(&random, 2) == 0};
+    unsigned lacked = 0;
     char *root = tree_new();
     struct opened all;
 
@@ -163,24 +212,34 @@ static void compare(uint64_t seed, struct rfs_pool *pool)
         src.map[p] = (int)test_below(&random, 3) - 1;
         dst.map[p] = (int)test_below(&random, 3) - 1;
     }
+    src.split = oddity == 0 && test_below(&random, 3) == 0;
+    dst.split = oddity == 0 && test_below(&random, 3) == 0;
+    src.even = test_below(&random, 2);
+    dst.even = test_below(&random, 2);
+    src.p0_rows = dst.p0_rows = src.split || dst.split ? SPLIT_ROWS : ROWS;
     for (uint32_t rank = 0; rank < src.stages * DEVICES; rank++)
         if (rank == 0 || !lose || test_below(&random, 4) > 0)
             write_rank(root, rank, &src, oddity, &random);
-    const bool open = open_all(root, &src, &dst, strict, pool, &all);
+    const bool open = open_all(root, &src, &dst, &how, pool, &all);
     const uint32_t ranks = dst.stages * DEVICES;
     const uint32_t begin = test_below(&random, ranks);
     for (uint32_t i = 0; open && i < ranks; i++) {
         struct opened one;
         char here[4096];
         char alone[4096];
-        assert_true(open_all(root, &src, &dst, strict, pool, &one));
+        assert_true(open_all(root, &src, &dst, &how, pool, &one));
         describe(&all, (begin + i) % ranks, here, sizeof here);
         describe(&one, (begin + i) % ranks, alone, sizeof alone);
-        if (strcmp(here, alone) != 0)
+        /* What an earlier rank lacks is left out of all. */
+        if (!how.go_on && strcmp(here, alone) != 0)
             fail_msg("seed %" PRIu64 ", rank %u after %u others: %s\nalone: %s", seed,
                      (begin + i) % ranks, i, here, alone);
+        lacked |= lacks(&one);
         close_all(&one);
     }
+    if (open && lacks(&all) != lacked)
+        fail_msg("seed %" PRIu64 ": parameters %x are lacking, and of the ranks alone %x", seed,
+                 lacks(&all), lacked);
     close_all(&all);
     tree_remove(root);
 }
