@@ -138,7 +138,7 @@ WANTED = {wanted.__name__: wanted for wanted in (timed, summed)}
 SIDES = {side.__name__: side for side in (rank, ready, load_file_clone, runai, fastsafetensors, boto3, dcp_reader,
                                           huggingface_reader)}
 # Peers of the file of a rank: their package, their side, and what is asked of ours of a rank, and of the ready file.
-PEERS = (("run:ai's model streamer", "runai_model_streamer", "runai", 0.9, None),
+PEERS = (("run:ai's model streamer", "runai_model_streamer", "runai", 0.3, None),
          ("fastsafetensors", "fastsafetensors", "fastsafetensors", None, None),
          ("safetensors' load_file and copies", "safetensors", "load_file_clone", None, 1.1),
          ("torch's HuggingFaceStorageReader", "torch", "huggingface_reader", None, None))
