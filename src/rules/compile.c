@@ -673,7 +673,7 @@ static int repeat_links(struct compiling *c, uint32_t from, const char *name)
     const uint32_t to = rfs_rules_tensor_add(c, side, name);
 
     if (to == NO_TENSOR)
-        return -EINVAL;
+        return c->err->code;
     struct side_tensor *tensors = c->sides[side].tensors.data;
     if (tensors[to].taken)
         return rfs_rules_take_all(c, side, to);

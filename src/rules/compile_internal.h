@@ -195,7 +195,7 @@ void rfs_rules_turns_end(struct turns *turns);
 /* Returns a shape that is equal and stays; NULL: no memory. */
 const struct shape *rfs_rules_keep_shape(struct compiling *c, const struct shape *shape);
 
-/* Returns the number of a tensor, added if it is new; NO_TENSOR: it failed. */
+/* Returns the number of a tensor, added if it is new; NO_TENSOR: c->err has a failure. */
 uint32_t rfs_rules_tensor_add(struct compiling *c, int side, const char *name);
 /* Returns the number of a tensor, or NO_TENSOR. */
 uint32_t rfs_rules_tensor_find(struct compiling *c, int side, const char *name);

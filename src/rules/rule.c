@@ -144,7 +144,7 @@ static int read_leaf(struct compiling *c, const struct node *node, uint32_t *ten
     if (c->source == SIDE_RIGHT)
         return rfs_rules_need(c, c->text.data, tensor);
     *tensor = rfs_rules_tensor_add(c, SIDE_RIGHT, c->text.data);
-    return *tensor == NO_TENSOR ? -EINVAL : 0;
+    return *tensor == NO_TENSOR ? c->err->code : 0;
 }
 
 static int leaf_shape(struct compiling *c, const struct node *node, struct shape *shape)
@@ -1122,7 +1122,7 @@ int rfs_rules_link_same(struct compiling *c, uint32_t source, const char *name)
     struct rfs_rules_piece piece = {.n = 0};
 
     if (made == NO_TENSOR)
-        return -EINVAL;
+        return c->err->code;
     const int rc = rfs_rules_take_all(c, side, made) ?: set_dtypes(c, made, source, &piece);
     if (rc)
         return rc;
@@ -1210,7 +1210,7 @@ static int make_from_right(struct compiling *c, const struct node *left)
         return rc;
     const uint32_t tensor = rfs_rules_tensor_add(c, SIDE_LEFT, c->text.data);
     if (tensor == NO_TENSOR)
-        return -EINVAL;
+        return c->err->code;
     return unify(c, rfs_rules_tensor_name(c, SIDE_LEFT, tensor), &annotated, &shape)
            ?: rfs_rules_take_all(c, SIDE_LEFT, tensor)
            ?: pieces_of(c, c->statement->right, &shape)

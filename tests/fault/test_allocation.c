@@ -11,6 +11,7 @@
  * view. Leaks are for the address sanitizer to find; where there is one, it is asked now and then,
  * and at the end.
  */
+#include "base/options.h"
 #include "tests/support/allocations.h"
 #include "tests/support/sealer.h"
 #include "tests/support/torch_file.h"
@@ -544,18 +545,26 @@ static void show_all(struct run *run, const char *options, struct shown *shown)
     f->view = NULL;
 }
 
-/* Whatever succeeds gives the bytes that are given when nothing fails. */
-static void walk_view(struct run *run, const char *options)
+static char walked[16384]; /* the options of all walks, each between commas */
+
+/*
+ * Whatever succeeds gives the bytes that are given when nothing fails. STEP: of thousands of
+ * allocations only each so many-th fails.
+ */
+static void walk_some(struct run *run, const char *options, long step)
 {
     struct shown want = {0};
+    const size_t n = strlen(walked);
 
+    assert_true(n + strlen(options) + 3 < sizeof walked);
+    snprintf(walked + n, sizeof walked - n, n > 0 ? "%s," : ",%s,", options);
     arm(LONG_MAX);
     show_all(run, options, &want);
     assert_false(want.failed);
     assert_true(want.all.n > 0);
     for (unsigned good = 0; good < 2; good++) {
         for_good = good;
-        for (run->k = 1;; run->k++) {
+        for (run->k = 1;; run->k += step) {
             struct shown shown = {0};
             arm(run->k);
             show_all(run, options, &shown);
@@ -569,16 +578,26 @@ static void walk_view(struct run *run, const char *options)
             if (last)
                 break;
         }
-        print_message("%s: %ld allocations\n", strchr(options, ',') + 1, run->k - 1);
+        const char *more = strchr(options, ',');
+        print_message("%s: %ld allocations\n", more ? more + 1 : options, run->k - 1);
     }
     bytes_free(&want.all);
 }
 
+static void walk_view(struct run *run, const char *options)
+{
+    walk_some(run, options, 1);
+}
+
 static void test_other_outputs(void **state)
 {
-    static const char *const outputs[] = {
-        "crc", "format=safetensors", "view=huggingface,file_size=9", "view=unified,file_size=16",
-        "view=huggingface,file_size=9,order=layers"};
+    static const char *const outputs[] = {"crc",
+                                          "format=safetensors",
+                                          "format=pt,zip_crc",
+                                          "view=ranks,only=w;b,drop=b",
+                                          "view=huggingface,file_size=9",
+                                          "view=unified,file_size=16",
+                                          "view=huggingface,file_size=9,order=layers"};
     struct run run = {.f = *state};
     char options[512];
 
@@ -586,6 +605,55 @@ static void test_other_outputs(void **state)
         snprintf(options, sizeof options, "src_strategy=%s,%s", tree_path(run.f->root, "src.json"),
                  outputs[i]);
         walk_view(&run, options);
+    }
+}
+
+/* Writes the files of a folder of a view, as they are, into a folder of the tree. */
+static void copy_folder(struct fixture *f, uint64_t dir, const char *to)
+{
+    reshard_dirent entry = {.struct_size = sizeof entry};
+    char path[256];
+
+    for (uint64_t at = 0; reshard_list(f->view, dir, at, &entry) > 0; at++) {
+        assert_true(snprintf(path, sizeof path, "%s/%s", to, entry.name) < (int)sizeof path);
+        if (entry.is_dir) {
+            copy_folder(f, entry.id, path);
+            continue;
+        }
+        const ssize_t n = reshard_pread(f->view, entry.id, got, MOST, 0);
+        assert_true(n >= 0);
+        tree_write(f->root, path, got, (size_t)n);
+    }
+}
+
+/* Views that describe how they cut, and each of them as a source. */
+static void test_outputs_that_describe_themselves(void **state)
+{
+    static const char *const outputs[] = {"view=dcp,chunk_size=9", "view=mindformers",
+                                          "view=hyper_parallel"};
+    struct fixture *f = *state;
+    struct run run = {.f = f};
+    char options[512];
+    char copy[16];
+
+    for (unsigned i = 0; i < 3; i++) {
+        snprintf(options, sizeof options, "src_strategy=%s,dst_strategy=%s,%s",
+                 tree_path(f->root, "src.json"), tree_path(f->root, "dst.json"), outputs[i]);
+        walk_view(&run, options);
+        const reshard_config config = {.struct_size = sizeof config, .options = options};
+        if (reshard_open(tree_path(f->root, "src"), &config, &f->view, &f->err))
+            fail_msg("%s", f->err.message);
+        snprintf(copy, sizeof copy, "copy%u", i);
+        copy_folder(f, RESHARD_ROOT, copy);
+        reshard_close(f->view);
+        f->view = NULL;
+    }
+    assert_int_equal(rename(tree_path(f->root, "src"), tree_path(f->root, "ranks")), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        snprintf(copy, sizeof copy, "copy%u", i);
+        assert_int_equal(rename(tree_path(f->root, copy), tree_path(f->root, "src")), 0);
+        walk_view(&run, "format=safetensors,dst_ranks=2,dst_rules=w: axis 0 over all;*: whole");
+        assert_int_equal(rename(tree_path(f->root, "src"), tree_path(f->root, copy)), 0);
     }
 }
 
@@ -684,6 +752,40 @@ static void test_safetensors_sources(void **state)
     walk_view(&run, "format=ckpt,check=crc");
 }
 
+/* Conversion rules, of which one computes and one pads; and an adapter. */
+static void test_conversion(void **state)
+{
+    static const char rules[] = "sides training huggingface\nindex i = 0 .. config.n\n"
+                                "n.{i} = plus(1, l.{i}.norm [4])\n"
+                                "t = pad(0, config.n + 1, t.weight [config.n, 2])\n"
+                                "drop right *.inv_freq\n";
+    static const unsigned char data[64] = {0, 63, 64, 0, 63};
+    struct run run = {.f = *state};
+    const char *root = run.f->root;
+    char options[512];
+
+    assert_int_equal(rename(tree_path(root, "src"), tree_path(root, "ranks")), 0);
+    tree_write(root, "own.rules", rules, strlen(rules));
+    tree_write(root, "src/config.json", "{\"n\": 2}", 8);
+    write_bytes(root, "src/model.safetensors",
+                "{\"l.0.norm\":{\"dtype\":\"BF16\",\"shape\":[4],\"data_offsets\":[0,8]},"
+                "\"l.1.norm\":{\"dtype\":\"BF16\",\"shape\":[4],\"data_offsets\":[8,16]},"
+                "\"t.weight\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[16,32]},"
+                "\"x.inv_freq\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[32,40]}}",
+                data, 40);
+    snprintf(options, sizeof options,
+             "convert=%s,dst_ranks=2,dst_rules=t: axis 1 over all;*: whole",
+             tree_path(root, "own.rules"));
+    walk_view(&run, options);
+    assert_int_equal(unlink(tree_path(root, "src/config.json")), 0);
+    write_bytes(root, "src/model.safetensors",
+                "{\"base_model.model.l.0.q.lora_A.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],"
+                "\"data_offsets\":[0,24]},\"base_model.model.l.0.q.lora_B.weight\":"
+                "{\"dtype\":\"F32\",\"shape\":[5,2],\"data_offsets\":[24,64]}}",
+                data, 64);
+    walk_some(&run, "view=peft,lora_alpha=4", 13);
+}
+
 /* Codes with scales and zero points for each column, and such with biases, whole and cut. */
 static void test_columns(void **state)
 {
@@ -736,6 +838,7 @@ static void test_gguf(void **state)
     walk_view(&run, "dequantize,format=safetensors");
     walk_view(&run, "dequantize,dtype=float16,format=gguf");
     walk_view(&run, "format=gguf,prefix=out_");
+    walk_view(&run, "view=gguf");
 }
 
 /* ---- files of torch.save --------------------------------------------------------------------- */
@@ -893,6 +996,24 @@ static void test_folders_of_an_unsharded_model(void **state)
     walk_view(&run, "format=ckpt,segmented");
 }
 
+/* What is added to these options is walked, too: this test is the last one. */
+static void test_all_words_are_walked(void **state)
+{
+    static const char *const options[] = {"view", "format", "check"};
+    char given[64];
+    (void)state;
+
+    for (unsigned i = 0; i < sizeof options / sizeof *options; i++) {
+        const char *word;
+        assert_non_null(rfs_option_word(options[i], 0));
+        for (int k = 0; (word = rfs_option_word(options[i], k)) != NULL; k++) {
+            snprintf(given, sizeof given, ",%s=%s,", options[i], word);
+            if (!strstr(walked, given))
+                fail_msg("no walk has %s=%s", options[i], word);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -905,13 +1026,16 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_names_and_dtypes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_encrypted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_other_outputs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_outputs_that_describe_themselves, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_rules, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hfai_parts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_safetensors_sources, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_conversion, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_columns, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_gguf, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_trees_of_other_kinds, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_folders_of_an_unsharded_model, set_up, tear_down),
+        cmocka_unit_test(test_all_words_are_walked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

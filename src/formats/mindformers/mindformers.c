@@ -679,7 +679,7 @@ static bool read_name(struct reading *r, const char **at, const char *end)
     const char quote = *at < end ? *(*at)++ : 0;
     size_t n = 0;
 
-    if ((quote != '\'' && quote != '"') || !keep(&r->name, *at, (size_t)(end - *at)))
+    if (quote != '\'' && quote != '"')
         return false;
     while (*at < end && **at != quote) {
         const char c = *(*at)++;
@@ -715,6 +715,8 @@ static int read_key(struct reading *r, uint64_t *number)
     const char *at = r->json.text;
     const char *end = at + r->json.text_n;
 
+    if (!keep(&r->name, at, r->json.text_n))
+        return rfs_fail_memory_of(r->err, r->path);
     r->name.n = 0;
     if (end - at > 1 && *at++ == '(' && read_name(r, &at, end) && read_number(at, end, number))
         return 0;
