@@ -15,6 +15,13 @@ arm64_packages=(libc6-dev libgcc-s1 libxxhash-dev libprotobuf-c-dev libcjson-dev
 # shellcheck disable=SC2034 # used by those who source this
 arm64_emulator=("$arm64_root/qemu-aarch64" "$arm64_root/root/lib/ld-linux-aarch64.so.1" --library-path
     "$arm64_root/root/lib/aarch64-linux-gnu:$arm64_root/root/usr/lib/aarch64-linux-gnu")
+# A whole machine of aarch64 to emulate: a disk with the release that has those libraries, and what tests of mounts use;
+# and two kernels of Debian 13, with pages of 4 and of 16 KiB, with the modules that they need for a disk.
+arm64_system=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/debian-12-arm64-system
+arm64_system_packages=(acl busybox-static fuse3 gcc libc6-dev libcjson1 libcurl4 libprotobuf-c1 libseccomp2 libxxhash0 mount
+    openssl procps python3 python3-numpy strace)
+arm64_kernels=(linux-image-arm64 linux-image-arm64-16k)
+arm64_disk_modules=(crc16 mbcache jbd2 crc32c_generic ext4 virtio_blk) # in the order in which they are loaded
 
 # debian_mirror: the first of this machine's that has Debian itself
 debian_mirror() {
@@ -93,6 +100,39 @@ fill_arm64_root() {
     done
 }
 
+# keep_arm64_kernel FOLDER IMAGE: as kernel-4 or kernel-16, by the KiB of its pages, with modules-4 or modules-16 beside it
+keep_arm64_kernel() {
+    local folder=$1 image=$2 kib=4 module path number=10
+
+    [[ $image != *-16k ]] || kib=16
+    mv "$image" "$folder/kernel-$kib" && mkdir "$folder/modules-$kib" || return 1
+    for module in "${arm64_disk_modules[@]}"; do
+        path=$(find "$folder/kernels/usr/lib/modules/${image##*/vmlinuz-}" -name "$module.ko.xz") &&
+            xz -dc "$path" >"$folder/modules-$kib/$number-$module.ko" || return 1
+        number=$((number + 1))
+    done
+}
+
+# Nothing in the root is configured, because no program of it can run here: what that would have done for the tests is
+# done here. The disk is sparse, with room for the files of tests.
+fill_arm64_system() {
+    local names=${arm64_kernels[*]} root=$1/root lib=$1/root/usr/lib/aarch64-linux-gnu image
+
+    install_packages e2fsprogs xz-utils &&
+        fill_root "$1/kernels" trixie --variant=extract --architectures=arm64 --include="${names// /,}" || return 1
+    for image in "$1"/kernels/boot/vmlinuz-*; do
+        keep_arm64_kernel "$1" "$image" || return 1
+    done
+    names=${arm64_system_packages[*]}
+    fill_root "$root" bookworm --variant=extract --architectures=arm64 --include='?essential' --include="${names// /,}" &&
+        cp "$root/usr/share/base-passwd/passwd.master" "$root/etc/passwd" &&
+        cp "$root/usr/share/base-passwd/group.master" "$root/etc/group" &&
+        ln -s /proc/self/mounts "$root/etc/mtab" && echo "127.0.0.1 localhost" >"$root/etc/hosts" &&
+        ln -s blas/libblas.so.3 lapack/liblapack.so.3 "$lib/" && chmod u+s "$root/bin/fusermount3" &&
+        cp "$root/bin/busybox" "$1/" && truncate -s 8G "$1/disk" && mke2fs -q -t ext4 -d "$root" "$1/disk" &&
+        rm -rf --one-file-system "$root" "$1/kernels"
+}
+
 # make_root FOLDER RELEASE FILL WORD...: none where it can't be made; who needs it says why
 make_root() {
     local folder=$1 release=$2 fill=$3
@@ -111,4 +151,8 @@ make_trixie_root() {
 
 make_arm64_root() {
     make_root "$arm64_root" bookworm fill_arm64_root "${arm64_packages[@]}"
+}
+
+make_arm64_system() {
+    make_root "$arm64_system" trixie fill_arm64_system "${arm64_kernels[@]}" and Debian 12 with "${arm64_system_packages[@]}"
 }

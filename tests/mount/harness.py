@@ -19,9 +19,10 @@ build = os.environ.get("top_builddir") or "."
 reshardfs = os.path.abspath(os.environ.get("RESHARDFS") or os.path.join(build, "reshardfs"))
 reshard = os.path.abspath(os.environ.get("RESHARD") or os.path.join(build, "reshard"))
 
-LIMIT = 300  # seconds for one test
-PATIENCE = 60  # seconds for what should take none, on a machine however busy
-GRACE = 20  # seconds for processes of a test that is over
+SLOWER = int(os.environ.get("RFS_TEST_SLOWER") or 1)  # how often slower this machine is than usual, because it is emulated
+LIMIT = 300 * SLOWER  # seconds for one test
+PATIENCE = 60 * SLOWER  # seconds for what should take none, on a machine however busy
+GRACE = 20 * SLOWER  # seconds for processes of a test that is over
 
 root = None  # folder of this process's tests
 place = None  # folder of the test
