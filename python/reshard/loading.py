@@ -14,9 +14,19 @@ from .tensors import Tensors
 from .view import Option, View
 
 
-def _asking(options: dict[str, Option]) -> dict[str, Option]:
-    """Options of a view, which needs one that asks for something; without any, of the whole tensors."""
-    return options or {"format": "pt"}
+def _open(source: Union[str, "os.PathLike[str]"], options: dict[str, Option]) -> View:
+    """A view for its tensors: the whole ones, if no option asks for something, as cache="1G" does not."""
+    if not options:
+        return View(source, format="pt")
+    try:
+        return View(source, **options)
+    except ReshardError as refused:
+        if not refused.usage or "format" in options:
+            raise
+        try:
+            return View(source, format="pt", **options)
+        except ReshardError:
+            raise refused from None
 
 
 def load(source: Union[str, "os.PathLike[str]"], rank: Optional[int] = None, framework: str = "numpy",
@@ -28,7 +38,7 @@ def load(source: Union[str, "os.PathLike[str]"], rank: Optional[int] = None, fra
     src_strategy="a.ckpt", dst_strategy="b.ckpt"). names are patterns of tensors; the option of a view with this word is a
     file that maps names: View("src", names="map.json").load(3).
     """
-    with View(source, **_asking(options)) as view:
+    with _open(source, options) as view:
         return view.load(rank, framework, names, into, progress)
 
 
@@ -87,7 +97,7 @@ class Opened:
         view = None
         try:
             with self.told():
-                view = View(self._link.path, **_asking(options), **self._link.options)
+                view = _open(self._link.path, {**options, **self._link.options})
                 self._tensors = view.tensors(rank)
         except BaseException:
             _end(view, self._link)

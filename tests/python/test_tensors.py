@@ -121,6 +121,19 @@ def test_load():
         raises(ValueError, v.load, 2, framework="jax")
 
 
+def test_options_that_ask_for_nothing():
+    folder = tempfile.mkdtemp()
+    tool("export", path("e", "src"), folder + "/whole", "-o", "src_strategy=" + strategies()["src_strategy"])
+    want = reshard.load(folder + "/whole")
+    assert len(want) > 5
+    got = reshard.load(folder + "/whole", cache="16M", index_cache=False, strict=True)
+    assert list(got) == list(want) and all(numpy.array_equal(got[n], want[n]) for n in want)
+    error = raises(reshard.ReshardError, reshard.load, folder + "/whole", cache="much")
+    assert error.usage and "cache=much" in str(error), error
+    error = raises(reshard.ReshardError, reshard.load, folder + "/whole", crc=True, cache="16M", format="pt")
+    assert "crc" in str(error), error
+
+
 def test_cast():
     with view(dtype="bfloat16") as v:
         got = v.load(1, "torch", names="layer*")
