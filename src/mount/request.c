@@ -963,7 +963,16 @@ void rfs_guard_leave(void)
     if (!g->ends)
         begin_to_end(g);
     g->mount = NULL;
-    g->patience += RFS_GUARD_SAVING / TICK;
+    g->patience += (RFS_GUARD_SAVING + RFS_GUARD_KEEPER) / TICK;
+}
+
+void rfs_guard_unmounted(void)
+{
+    struct guard *g = &the_guard;
+    const unsigned least = (RFS_GUARD_PATIENCE + RFS_GUARD_SAVING) / TICK;
+
+    RFS_LOCKED(&g->lock);
+    g->patience = g->patience < least ? g->patience : least;
 }
 
 void rfs_guard_rest(void)

@@ -52,7 +52,8 @@ struct rfs_mount_options;
 
 #define RFS_REQUEST_GRACE 500   /* milliseconds */
 #define RFS_GUARD_PATIENCE 1500 /* milliseconds */
-#define RFS_GUARD_SAVING 10000  /* milliseconds more, to unmount and save for the next mount */
+#define RFS_GUARD_SAVING 10000  /* milliseconds more, to save for the next mount */
+#define RFS_GUARD_KEEPER 120000 /* and for the keeper, which takes no source, to unmount before */
 
 /* The request of one thread. The lock is held while another thread answers the request. */
 struct rfs_request {
@@ -129,6 +130,8 @@ void rfs_guard_end(void);
  * the process if that takes too long.
  */
 void rfs_guard_leave(void);
+/* Takes back the time for the keeper, which has unmounted. */
+void rfs_guard_unmounted(void);
 /* Tells the guard that the work that could have hung is over. */
 void rfs_guard_rest(void);
 

@@ -146,8 +146,9 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
         return rc;
     }
     rc = rfs_requests_open(s->mount.session) ?: run_loop(s);
-    rfs_guard_leave(); /* the keeper may be slow to unmount, and takes no source for it */
+    rfs_guard_leave();
     unmount_session(s);
+    rfs_guard_unmounted();
     if (rc < 0)
         return rfs_fail(err, rc, RFS_IN(s->mountpoint), NULL, "the mount broke: %s", strerror(-rc));
     return 0;

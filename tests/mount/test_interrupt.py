@@ -438,6 +438,21 @@ def test_a_busy_machine_is_no_source_that_hangs():
         equal((mounted(m.mnt), m.log()), (False, ""), f"with a {who} that waits: mounted, log")
 
 
+def test_a_keeper_that_stands_still_is_no_source_that_hangs():
+    """The server waits for it, also longer than for sources."""
+    tree = slow_tree()
+    m = Foreground(tree.src, tree.options("index_cache=no"))
+    os.stat(m.file(0))
+    of_mount = keeper(m.mnt)
+    os.kill(of_mount, signal.SIGSTOP)
+    m.process.send_signal(signal.SIGTERM)
+    time.sleep(14)
+    equal(m.process.poll(), None, "exit status while the keeper stands still")
+    os.kill(of_mount, signal.SIGCONT)
+    equal(m.process.wait(60), 0, "exit status")
+    equal((mounted(m.mnt), m.log()), (False, ""), "mounted, log")
+
+
 @contextlib.contextmanager
 def traced(pid):
     """The first thread of a process that this one has started stands still, as one that others keep off the processor."""
