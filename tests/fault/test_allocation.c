@@ -547,6 +547,9 @@ static void show_all(struct run *run, const char *options, struct shown *shown)
 
 static char walked[16384]; /* the options of all walks, each between commas */
 
+#define CLOSELY 600 /* allocations that fail one by one; of more, those of shipped rules, */
+#define FAR 7       /* which each view makes, each so many-th */
+
 /*
  * Whatever succeeds gives the bytes that are given when nothing fails. STEP: of thousands of
  * allocations only each so many-th fails.
@@ -564,7 +567,7 @@ static void walk_some(struct run *run, const char *options, long step)
     assert_true(want.all.n > 0);
     for (unsigned good = 0; good < 2; good++) {
         for_good = good;
-        for (run->k = 1;; run->k += step) {
+        for (run->k = 1;; run->k += run->k < CLOSELY || step > 1 ? step : FAR) {
             struct shown shown = {0};
             arm(run->k);
             show_all(run, options, &shown);
