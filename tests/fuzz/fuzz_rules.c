@@ -9,13 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-FUZZ_GOALS("tensors of the right side", "tensors of the left side");
+FUZZ_GOALS("tensors of the right side", "tensors of the left side", "a config that contradicts");
 
 static const char config_text[] =
     "{\"model_type\": \"m\", \"hidden\": 4, \"heads\": 4, \"groups\": 2, \"head\": 2, \"ffn\": 6, "
     "\"layers\": 2, \"experts\": 2, \"tied\": false, \"text\": {\"word\": \"sigmoid\"}, \"kinds\": "
     "[\"s\", \"f\"], "
     "\"some\": [1, 3]}";
+
+/* Of another model: what both say of heads or groups differs where it is a list or a number. */
+static const char own_text[] = "{\"heads\": 4, \"groups\": 3, \"head\": [2], \"hidden\": 5}";
 
 #define TENSOR(tensor, ...)                                                                        \
     {                                                                                              \
@@ -102,6 +105,7 @@ void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rfs_rules *rules;
     struct rfs_hf_config *config;
+    struct rfs_hf_config *own;
     struct rfs_error err = {0};
 
     if (rfs_rules_parse("f", (const char *)data, size, NULL, NULL, &rules, &err) != 0) {
@@ -109,8 +113,15 @@ void fuzz_one(const uint8_t *data, size_t size)
         return;
     }
     REQUIRE(rfs_hf_config_read("c", config_text, sizeof config_text - 1, &config, &err) == 0);
+    REQUIRE(rfs_hf_config_read("o", own_text, sizeof own_text - 1, &own, &err) == 0);
+    REQUIRE(rfs_hf_config_compare(config, own, &err) == 0);
     apply(rules, config, right, sizeof right / sizeof *right, 0);
     apply(rules, config, left, sizeof left / sizeof *left, 1);
+    if (rfs_hf_config_check(config, &err) != 0) {
+        require_refusal(&err);
+        REQUIRE(strstr(err.text, "c: 'groups' is another than in o") == err.text);
+        fuzz_reached(2);
+    }
     rfs_hf_config_free(config);
     rfs_rules_free(rules);
 }
