@@ -124,8 +124,9 @@ static void note_part(const struct rfs_planning *planning, enum rfs_names_part p
     const struct rfs_names *names = planning->planner->config.names;
     char unused[RFS_NOTE_BYTES];
 
-    if (!rfs_names_unused(names, part, unused, sizeof unused) ||
-        !rfs_notes_are_new(planning->planner, kind, 0))
+    /* Once is enough, as more names are met and never fewer; each plan would ask again. */
+    if (!rfs_notes_are_new(planning->planner, kind, 0) ||
+        !rfs_names_unused(names, part, unused, sizeof unused))
         return;
     take_all(planning, NULL);
     if (rfs_names_unused(names, part, unused, sizeof unused))
