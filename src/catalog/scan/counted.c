@@ -2,8 +2,8 @@
 /*
  * Names that count what one save is divided into. The word before the number says so:
  *
- *   net_part0.ckpt, net_part1.ckpt         parts, of which all are wanted
- *   model_rank_0.safetensors, tp1/a.pt     shards of ranks, of which each needs its rank
+ *   net_part0.ckpt, net_part1.ckpt         parts: all of them are wanted
+ *   model_rank_0.safetensors, tp1/a.pt     shards: each belongs to its rank
  *   model-rank-1-part-0.safetensors        both
  *
  * Names without such a word that count from 0 may mean ranks as well as epochs.
@@ -103,6 +103,12 @@ bool rfs_scan_name_counts_ranks(const char *name)
     return *at && IS_BEHIND(name, at, rank_words);
 }
 
+bool rfs_scan_number_of(const char *const *names, size_t n, size_t i, struct rfs_scan_counted *at)
+{
+    return rfs_scan_count(names[i], names[i > 0 ? 0 : n - 1], at) &&
+           at->ranks + at->parts + at->saves + at->others == 1;
+}
+
 /* Says whether N names count from LOWEST, which is 0 or 1 at most, without a gap, at one place. */
 static bool counts_up(const char *const *names, size_t n, uint32_t lowest)
 {
@@ -111,8 +117,7 @@ static bool counts_up(const char *const *names, size_t n, uint32_t lowest)
 
     for (size_t i = 0; i < n; i++) {
         struct rfs_scan_counted at;
-        if (!rfs_scan_count(names[i], names[i > 0 ? 0 : n - 1], &at) ||
-            at.ranks + at.parts + at.saves + at.others != 1)
+        if (!rfs_scan_number_of(names, n, i, &at))
             return false;
         most = at.number > most ? at.number : most;
         least = at.number < least ? at.number : least;

@@ -346,13 +346,6 @@ static bool has_tensors(struct rfs_store *store, const char *path)
     return files.n > 0 || rfs_scan_is_divided(store, path);
 }
 
-/* Gives the number at the one place where the name I of N differs; false: there are several. */
-static bool number_of(const char *const *names, size_t n, size_t i, struct rfs_scan_counted *at)
-{
-    return rfs_scan_count(names[i], names[i > 0 ? 0 : n - 1], at) &&
-           at->ranks + at->parts + at->saves + at->others == 1;
-}
-
 /* Takes N paths of one series, if their names count ranks or parts, or if they may. */
 static void take_ranked(char *const *paths, size_t n, bool files, struct rfs_scan_ranked *out)
 {
@@ -367,7 +360,7 @@ static void take_ranked(char *const *paths, size_t n, bool files, struct rfs_sca
     if (is == RFS_SCAN_UNDIVIDED || (is == RFS_SCAN_PARTS && !files))
         return;
     for (size_t i = 0; i < n; i++) {
-        if (!number_of(names, n, i, &at))
+        if (!rfs_scan_number_of(names, n, i, &at))
             return;
         first = at.number < lowest.number ? i : first;
         lowest = at.number < lowest.number ? at : lowest;

@@ -138,6 +138,8 @@ struct rfs_scan_counted {
 
 /* Compares two names. False: more than numbers differs between them. */
 bool rfs_scan_count(const char *one, const char *other, struct rfs_scan_counted *counted);
+/* Gives the number at the one place where the name I of N differs; false: there are several. */
+bool rfs_scan_number_of(const char *const *names, size_t n, size_t i, struct rfs_scan_counted *at);
 /* Says whether the numbers of ranks and parts alone differ between two names. */
 bool rfs_scan_is_divided_by(const char *one, const char *other, struct rfs_scan_counted *counted);
 /* Says whether a NAME ends in the number of a rank, behind a word for it: rank0, tp_1, device_7. */

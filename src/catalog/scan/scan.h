@@ -164,8 +164,8 @@ struct rfs_scan_ranked {
 
 void rfs_scan_ranked_free(struct rfs_scan_ranked *ranked);
 /*
- * Finds those in PATH whose names say so by a word, and of which none is missing in between; or the
- * first of which that may be.
+ * Finds the folders or files in PATH that a word in their names calls ranks or parts, if no number
+ * is missing between the first and the last; else the first that may be ranks or parts.
  */
 void rfs_scan_ranked(struct rfs_store *store, const char *path, struct rfs_scan_ranked *out);
 

@@ -511,7 +511,7 @@ static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_sca
     RFS_FREE char *below =
         err ? rfs_scan_named(spec->store, spec->path, spec->options->step) : NULL;
     RFS_CLEANUP(rfs_scan_ranked_free) struct rfs_scan_ranked ranked = {.n = 0};
-    if (err)
+    if (err && listing->n > 0)
         rfs_scan_ranked(spec->store, spec->path, &ranked);
     const char *own = listing->n == 0 ? ""
                       : ranked.files && !ranked.parts
