@@ -72,6 +72,13 @@ def irregular_tree(count, least, most):
     return Tree(folder("tree"), [Param(f"tensor{i}", (2 * chance.randrange(least, most), 256), 0, 0) for i in range(count)], 2, 1)
 
 
+def first_walk(proxy):
+    """The requests for rank 0 before the other rank is looked at, and samples of both are compared."""
+    walk = [r for r in proxy.requests() if r[2].startswith("bytes=") and "rank_" in r[1]]
+    other = min(float(r[4]) for r in walk if "rank_1/" in r[1])
+    return [r for r in walk if float(r[4]) < other]
+
+
 def test_headers_that_do_not_repeat():
     """Those of short tensors come in blocks that grow; those of long ones take a round trip each, and no more."""
     for count, least, most, trips, bytes_each in ((200, 1, 60, 15, 60 << 10), (16, 200, 500, 20, 400 << 10)):
@@ -79,10 +86,7 @@ def test_headers_that_do_not_repeat():
         url = stores.upload(t.dir)
         with stores.Proxy(latency=0.15) as proxy:
             with Mount(f"{url}/src", t.options("index_cache=no"), env=stores.environment(proxy.url)) as m:
-                walk = [r for r in proxy.requests() if r[2].startswith("bytes=") and "rank_" in r[1]]
-                # When these are known, the other rank is looked at, and samples of both are compared.
-                other = min(float(r[4]) for r in walk if "rank_1/" in r[1])
-                walk = [r for r in walk if float(r[4]) < other]
+                walk = first_walk(proxy)
                 check(all("rank_0/" in r[1] for r in walk), f"the walk: {walk}")
                 proxy.forget()
                 os.stat(m.file(0))
@@ -102,9 +106,7 @@ def test_headers_of_layers_with_large_norms():
     url = stores.upload(t.dir)
     with stores.Proxy(latency=0.15) as proxy:
         with Mount(f"{url}/src", t.options("index_cache=no"), env=stores.environment(proxy.url)) as m:
-            walk = [r for r in proxy.requests() if r[2].startswith("bytes=") and "rank_" in r[1]]
-            other = min(float(r[4]) for r in walk if "rank_1/" in r[1])
-            walk = [r for r in walk if float(r[4]) < other]
+            walk = first_walk(proxy)
             print(f"{7 * layers} tensors: {round_trips(walk)} round trips, {bytes_asked(walk)} bytes", flush=True)
             check(round_trips(walk) < layers, f"{round_trips(walk)} round trips for {layers} layers")
 
