@@ -549,7 +549,7 @@ static const char *find_difference(const struct rfs_quant_scheme *a,
     return a->group_size == b->group_size ? NULL : "group_size";
 }
 
-/* Refuses a config that somebody gave for weights of which the folder's own says something else. */
+/* Refuses the config that a user gave if the folder's own config quantizes in another way. */
 static int check_given(struct rfs_store *store, const char *folder,
                        const struct rfs_quant_scheme *given, struct rfs_error *err)
 {

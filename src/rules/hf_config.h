@@ -9,8 +9,8 @@
  * A config that a user gives may know the one that its source has itself: heads and groups that are
  * looked up and differ between them are remembered, and refused by rfs_hf_config_check.
  *
- * Immutable once read, but for that. Threads: all functions but open, read, free and compare. Cost:
- * the texts and 56 bytes a key, and as many for each entry of a list.
+ * Only what was found to differ changes once a config is read. Threads: all functions but open,
+ * read, free and compare. Cost: the texts and 56 bytes a key, and as many for each entry of a list.
  */
 #pragma once
 
@@ -65,7 +65,7 @@ bool rfs_hf_config_quantization(const struct rfs_hf_config *config, struct rfs_h
  */
 int rfs_hf_config_compare(struct rfs_hf_config *config, struct rfs_hf_config *own,
                           struct rfs_error *err);
-/* Refuses a config of which a value differs that was looked up. 0, or -EINVAL with *err filled. */
+/* Refuses a config if a value that was looked up differs. 0, or -EINVAL with *err filled. */
 int rfs_hf_config_check(const struct rfs_hf_config *config, struct rfs_error *err);
 /* Returns the name of the config, for messages. */
 const char *rfs_hf_config_name(const struct rfs_hf_config *config);

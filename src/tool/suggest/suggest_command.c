@@ -20,7 +20,7 @@
 enum {
     RUN_COMMANDS = 2, /* of the newest save in a run, beside those of the run */
     MOST_BELOW = 8,   /* folders that are suggested instead */
-    MOST_LEFT = 4,    /* of which is said why they are not */
+    MOST_LEFT = 4,    /* checkpoints whose reasons are told */
 };
 
 /* Stand for what the user fills in. */
